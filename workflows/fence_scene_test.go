@@ -338,6 +338,36 @@ func TestFenceGivesWayWhileTheQuorumNeedsItsMon(t *testing.T) {
 	})
 }
 
+// TestWhoLivesHasTimeToSaySo: OSDs hang, and are down in the map, when the mons lose their quorum. Meanwhile they go
+// on. The first map after that calls them down still, and by it nothing would be taken.
+func TestWhoLivesHasTimeToSaySo(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.fenced()
+		s.machines.Idle(true)
+		s.Hang(true, "osd.3")
+		down := func() bool { return len(s.Status().Storage.Down) > 0 }
+		require.True(s, s.Await(time.Minute, down), "%+v", s.Status().Storage)
+		s.LoseQuorum(true)
+		s.machines.CutOff("node-d")
+		run := s.fence("node-d")
+		silent := func() bool {
+			c := s.fenceStatus("node-d").Clusters
+			return len(c) > 0 && c[0].Reason == fencing.ReasonStorageUnavailable
+		}
+		require.True(s, s.Await(time.Minute, silent), "%+v", s.fenceStatus("node-d"))
+		s.Hang(false, "osd.3")
+		s.LoseQuorum(false)
+		released := func() bool { return !slices.Contains(s.machines.Held(), "node-d") }
+		require.True(s, s.Await(2*time.Minute, released), "%+v", s.fenceStatus("node-d"))
+		s.machines.Idle(false)
+		e := s.awaitFence("node-d", run)
+		require.NoError(s, e.err)
+		require.Equal(s, fencing.ReasonDomainOpen, e.fence.Released)
+		s.heldAgain()
+	})
+}
+
 // TestFencesOfTwoZones: they go one after the other.
 func TestFencesOfTwoZones(t *testing.T) {
 	t.Parallel()

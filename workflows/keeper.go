@@ -35,6 +35,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.waits = workflow.GetVersion(ctx, waitsToHoldAnew, workflow.DefaultVersion, 1) == 1
 	k.countsLetGo = workflow.GetVersion(ctx, countsWhatWasLetGo, workflow.DefaultVersion, 1) == 1
 	k.closesNumber = workflow.GetVersion(ctx, closesNumberToo, workflow.DefaultVersion, 1) == 1
+	k.awaitsReturns = workflow.GetVersion(ctx, awaitsWhoReturns, workflow.DefaultVersion, 1) == 1
 	k.shuts = workflow.GetVersion(ctx, shutsForFences, workflow.DefaultVersion, 1) == 1
 	k.renews = workflow.GetVersion(ctx, renewsFences, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
@@ -249,6 +250,10 @@ const closesNumberToo = "closes-number-too"
 // countsWhatWasLetGo is the change since when what runs on a node that was let go to be fenced counts as going, and
 // what the budgets let go counts where another node is to be fenced.
 const countsWhatWasLetGo = "counts-what-was-let-go"
+
+// awaitsWhoReturns is the change since when a Machine whose daemons are down is not released before those that live had
+// time to say so, when the storage cluster was silent.
+const awaitsWhoReturns = "awaits-who-returns"
 
 // renewsFences is the change since when a fence that asks anew, since its node has failed again, is taken at its word,
 // whatever the keeper had noted of the release before.

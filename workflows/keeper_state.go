@@ -44,6 +44,7 @@ type KeeperState struct {
 	budget.Remembered
 	LastChange int64            `json:"lastChange,omitempty"` // ChangeEpoch of the last View
 	Departed   storage.Departed `json:"departed,omitempty"`   // the last View's
+	Silent     time.Time        `json:"silent,omitzero"`      // when a look last got no answer that counts, or the first was taken
 	Decision   budget.Decision  `json:"decision"`
 	Since      time.Time        `json:"since"` // of Decision
 	Conflict   string           `json:"conflict,omitempty"`

@@ -45,6 +45,8 @@ type mind struct {
 	closesNumber bool
 	// countsLetGo: what runs on a node that was let go to be fenced counts as going.
 	countsLetGo bool
+	// awaitsReturns: daemons that are down may have had no time to say that they live, when the storage was silent.
+	awaitsReturns bool
 	// shuts: nothing opens for a fence whose node's daemons are to end anyway, as others are elsewhere.
 	shuts bool
 	// renews: a fence that asks anew, since its node has failed again, has not been fenced by what was noted before.
@@ -123,6 +125,11 @@ func (m *mind) sawAll(now time.Time) {
 		m.state.LastChange, m.state.Departed = v.ChangeEpoch, v.Departed
 	} else if v.Departed != nil {
 		m.state.Departed = v.Departed
+	}
+	if v := m.observed.Seen.View; v.Unavailable != "" || m.state.Silent.IsZero() { // of what was before nobody knows
+		m.state.Silent = v.At
+	} else if v.Silent.After(m.state.Silent) {
+		m.state.Silent = v.Silent
 	}
 	if !m.commits {
 		m.observed.Seen.View.Committed = true // as it was taken before

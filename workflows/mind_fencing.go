@@ -86,6 +86,9 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	in := m.input(now).Input
 	facts, borne := fencing.Know(in, d, m.askedNodes, nil), fencing.Know(in.Bearing(), d, m.askedNodes, nil)
 	borne.MonsToEnd = in.MonsToEnd()
+	if m.awaitsReturns {
+		facts.Silent, borne.Silent = m.state.Silent, m.state.Silent
+	}
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,
 		Timeout: m.observed.Settings.RemediationTimeout, Regrets: m.regrets, HoldsAnew: m.bears,

@@ -89,6 +89,8 @@ type Facts struct {
 	MonsToEnd []string
 	// MonsGoing are mons that their budget lets go.
 	MonsGoing []string
+	// Silent is when the storage cluster last gave no answer that counts, by the clock of View.At; zero: never.
+	Silent time.Time
 }
 
 // Know is what a keeper's input and decision say.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -34,6 +35,7 @@ const (
 	ReasonAnotherReleased = "AnotherReleased" // one at a time
 	ReasonInReserve       = "InReserve"       // another storage cluster on the node lets go first
 	ReasonNotSeen         = "NotSeen"         // the look does not say what runs on the node
+	ReasonMayReturn       = "MayReturn"       // who is down may live, and had no time yet to say so
 	ReasonDisksGo         = "DisksGo"         // its disks go with it, and the data is not whole without them
 	ReasonAwaitsLease     = "AwaitsLease"     // somebody else may disrupt the storage cluster now
 	ReasonDomainClosed    = "DomainClosed"    // the lease is held, and the failure domain is not open
@@ -132,7 +134,7 @@ func gatesOf(f Facts, t Takes) []gate {
 	}
 	known = append(known, gateAnother)
 	if t.Nothing() {
-		return append(known, gateDisks)
+		return append(known, gateReturn, gateDisks)
 	}
 	return append(known, gateNamed, gateQuorum, gateConfined, gateTogether, gateLease, gateOpen, gateDisksOpen)
 }
@@ -176,6 +178,25 @@ func another(f Facts, t Target) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// returnsWithin is how long a daemon that lives may take to be called up again when the storage cluster answers anew:
+// it has to find a governor that does, and is called up with the next change of the map but one.
+const returnsWithin = 5 * time.Second
+
+// mayReturn is for how long daemons that are down may still have had no time to say that they live.
+func (f Facts) mayReturn() time.Duration {
+	if f.Silent.IsZero() {
+		return 0
+	}
+	return max(0, returnsWithin-f.View.At.Sub(f.Silent))
+}
+
+// gateReturn keeps a node whose daemons went down, in the map, before or while the storage cluster was silent: a
+// network that heals gives back them as well.
+func gateReturn(f Facts, _ Target, _ Takes) (string, string, bool) {
+	return ReasonMayReturn, fmt.Sprintf("the storage cluster was silent until %s UTC: daemons that are down may live, "+
+		"and had no time to say so", f.Silent.UTC().Format(time.TimeOnly)), f.mayReturn() > 0
 }
 
 // gateDisks keeps disks that may have what no other disk has. That their daemons are down does not mean that nobody

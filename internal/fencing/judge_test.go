@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,6 +53,10 @@ func given(t *testing.T, w *world, to *fencing.Target, node *string, words []str
 		w.open = ""
 	case "silent":
 		w.silent = true
+	case "answers":
+		answers, err := time.ParseDuration(words[1])
+		require.NoError(t, err)
+		w.answers = answers
 	case "released":
 		w.released = append(w.released, words[1])
 	case "node":

@@ -195,6 +195,9 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 			v.Message = "it was released, and nobody fenced it in time: it gives its lease back, for others to have their turn"
 		}
 		c.Reason, c.Message, c.Against, c.Domains = v.Reason, v.Message, v.Against, v.Takes.Domains
+		if v.Reason == ReasonMayReturn {
+			s.Next = earlier(s.Next, in.Now.Add(f.mayReturn()))
+		}
 		if v.Action != Release || ending {
 			continue
 		}

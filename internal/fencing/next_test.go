@@ -47,6 +47,20 @@ func TestHoldsInDoubt(t *testing.T) {
 	require.NotContains(t, f.held(), "node-g")
 }
 
+// TestWhoMayReturnIsLookedAtAgain: when those that live had time to say so nothing need happen.
+func TestWhoMayReturnIsLookedAtAgain(t *testing.T) {
+	f := newFleet()
+	f.step(true, true, true)
+	f.fail("node-d")
+	f.answers = 3 * time.Second
+	f.want("node-d", fencing.WhyUnhealthy)
+	s := f.step(true, true, true)
+	require.Equal(t, fencing.ReasonMayReturn, s.Ledger.Cases[0].Reason)
+	require.Equal(t, f.now.Add(2*time.Second), s.Next)
+	f.answers = 5 * time.Second
+	require.Equal(t, fencing.StageReleased, f.step(true, true, true).Ledger.Cases[0].Stage)
+}
+
 // TestAnotherIsReleasedWhenNobodyFences: a release that nobody makes use of is taken back, and the next one waiting has
 // its turn.
 func TestAnotherIsReleasedWhenNobodyFences(t *testing.T) {

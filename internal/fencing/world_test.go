@@ -25,7 +25,8 @@ type world struct {
 	mons     []storage.Mon
 	clean    bool
 	silent   bool
-	open     string // zone
+	answers  time.Duration // for so long; 0: for ever
+	open     string        // zone
 	holders  []lease.Claim
 	released []string
 	going    []string // mons
@@ -99,6 +100,9 @@ func (w *world) facts() fencing.Facts {
 	if w.silent {
 		f.View.Unavailable, f.Open = "no quorum", storage.FailureDomain{}
 		return f
+	}
+	if f.View.At = now; w.answers > 0 {
+		f.Silent = now.Add(-w.answers)
 	}
 	for _, z := range w.hurt() {
 		f.Hurt = append(f.Hurt, zone(z))
