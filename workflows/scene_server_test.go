@@ -199,8 +199,8 @@ func (s *scene) blindfold(blind bool) {
 			s.osds = nil // it begins anew, and knows nothing
 		}
 	})
-	if !blind {
-		for _, x := range s.sights {
+	for _, x := range s.sights {
+		if x.Blind(blind); !blind {
 			s.look(x)
 		}
 	}

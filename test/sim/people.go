@@ -324,6 +324,9 @@ func (w *World) Guarded(after time.Duration) {
 	w.happens(func() { w.unguarded = time.Now().Add(after) })
 }
 
+// Blind says that no watcher tells the keeper what happens in Kubernetes, or that one does again.
+func (w *World) Blind(on bool) { w.happens(func() { w.blind, w.sighted = on, time.Now() }) }
+
 func (w *World) unguard(d time.Duration) {
 	if until := time.Now().Add(d); until.After(w.unguarded) {
 		w.unguarded = until

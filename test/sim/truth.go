@@ -40,11 +40,11 @@ func (w *World) judge(p *pod) {
 
 // judgeManager: the only manager goes when another node can take it, or when it alone keeps its node from becoming
 // empty (I8). Without a manager nobody knows whether the data is whole, so nothing opens, and the node that it waits
-// for is not emptied.
+// for is not emptied. Where it runs only the watcher tells.
 func (w *World) judgeManager(p *pod) {
 	n := w.nodes[p.node]
 	if !writer(w.daemonBudget()).ours() || time.Since(w.guarding) < w.opts.Reaction || time.Now().Before(w.tampered) ||
-		time.Now().Before(w.unguarded) {
+		time.Now().Before(w.unguarded) || w.blind || time.Since(w.sighted) < w.opts.Reaction {
 		return
 	}
 	for _, d := range w.workloads {

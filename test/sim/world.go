@@ -164,6 +164,8 @@ type World struct {
 	guarding  time.Time            // since when our budget covers all OSDs; zero: it does not
 	stirred   time.Time            // when a node or a pod last changed
 	homeless  time.Time            // since when no node could take another pod; zero: one could
+	blind     bool                 // no watcher tells what happens in Kubernetes
+	sighted   time.Time            // when one began to, or ended
 	listener  func()               // told of changes in Kubernetes
 	drains    map[string]int       // by kubectl, under way, of each node
 }
