@@ -353,7 +353,8 @@ func (f *fence) settle(ctx workflow.Context) (bool, error) {
 	case gone:
 		f.state.Result.Outcome = OutcomeGone
 		if f.hearsNext && f.because(fencing.StageOver, fencing.ReasonNotHeld) {
-			f.job.changed, f.state.Before = true, fencing.Patient{} // the next policy has released nothing
+			// The next policy has released nothing, and is another one.
+			f.job.changed, f.state.Before, f.state.Clusters = true, fencing.Patient{}, nil
 		}
 	case f.back() || f.job.done.Len() > 0:
 		f.state.Result.Outcome = OutcomeDone

@@ -36,6 +36,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.countsLetGo = workflow.GetVersion(ctx, countsWhatWasLetGo, workflow.DefaultVersion, 1) == 1
 	k.closesNumber = workflow.GetVersion(ctx, closesNumberToo, workflow.DefaultVersion, 1) == 1
 	k.awaitsReturns = workflow.GetVersion(ctx, awaitsWhoReturns, workflow.DefaultVersion, 1) == 1
+	k.bearsForItself = workflow.GetVersion(ctx, bearsForItself, workflow.DefaultVersion, 1) == 1
 	k.shuts = workflow.GetVersion(ctx, shutsForFences, workflow.DefaultVersion, 1) == 1
 	k.renews = workflow.GetVersion(ctx, renewsFences, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
@@ -254,6 +255,10 @@ const countsWhatWasLetGo = "counts-what-was-let-go"
 // awaitsWhoReturns is the change since when a Machine whose daemons are down is not released before those that live had
 // time to say so, when the storage cluster was silent.
 const awaitsWhoReturns = "awaits-who-returns"
+
+// bearsForItself is the change since when a fence bears with other nodes that are lost for its own opening, and not for
+// that of a failure domain where something is down.
+const bearsForItself = "bears-for-itself"
 
 // renewsFences is the change since when a fence that asks anew, since its node has failed again, is taken at its word,
 // whatever the keeper had noted of the release before.

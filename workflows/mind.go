@@ -47,6 +47,8 @@ type mind struct {
 	countsLetGo bool
 	// awaitsReturns: daemons that are down may have had no time to say that they live, when the storage was silent.
 	awaitsReturns bool
+	// bearsForItself: a fence bears with other nodes that are lost for its own opening only.
+	bearsForItself bool
 	// shuts: nothing opens for a fence whose node's daemons are to end anyway, as others are elsewhere.
 	shuts bool
 	// renews: a fence that asks anew, since its node has failed again, has not been fenced by what was noted before.
@@ -234,7 +236,7 @@ func (m *mind) known() *budget.Known {
 		Settings: m.observed.Settings, Proof: m.state.Proof, Announced: m.state.Announced, HealingSince: m.state.HealingSince,
 		Unheard: m.state.Doubts.Unheard(), Open: m.state.Decision.Open, Opened: opened, LeftOut: leftOut,
 		Going: m.inForce().Going(), Life: m.lives(), HeldBack: m.heldBack(),
-		Released: m.unheld(), Shuts: m.shuts,
+		Released: m.unheld(), Shuts: m.shuts, BearsForItself: m.bearsForItself,
 	}
 }
 

@@ -61,6 +61,9 @@ type Input struct {
 	// Keepers that began earlier opened its failure domain, and no fence of another node waited for them while the quorum
 	// needed a mon of theirs.
 	Shuts bool
+	// BearsForItself: a fence bears with nodes that are held back for its own opening, and for no other one. Keepers that
+	// began earlier opened any failure domain as if a fence held it that holds the lease.
+	BearsForItself bool
 
 	together string // the failure domain that several are taken for, see asOne
 }
@@ -70,8 +73,14 @@ type Input struct {
 func Decide(in Input) Decision {
 	in.Lease = in.Lease.InEffect()
 	with, shut := in.with, in.shut()
+	raw := in
 	in = in.asHeld()
 	d := decide(in)
+	if in.BearsForItself && d.Mode != ModeClosed && d.Reason != ReasonLeaseHeld {
+		raw.HeldBack = nil // who is down has its failure domain open, and no fence waits for that
+		in = raw.asHeld()
+		d = decide(in)
+	}
 	if d.Mode == ModeOpen && !shut.IsZero() {
 		d = shutFor(shut, d)
 	}

@@ -293,3 +293,30 @@ func TestAFenceBesideADeadDisk(t *testing.T) {
 	in.Health.Clean = false
 	require.Nil(t, budget.NextProof(in), "something else is wrong with the data")
 }
+
+// TestFencesBearForThemselves: two fences share the lease of a zone, and the pods of one of their nodes are to end. Who
+// is down in another zone would have that one open, and these pods would end beside who goes there.
+func TestFencesBearForThemselves(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		w := atRest()
+		for i := range w.osds {
+			switch o := &w.osds[i]; o.Node {
+			case "d":
+				o.Pod = storage.PodTerminating
+			case "a":
+				o.Up = false
+			}
+		}
+		w.touched, w.in.View.ChangeEpoch = []string{"x"}, 101
+		in := w.input()
+		in.HeldBack, in.BearsForItself = []string{"c", "d"}, own
+		lose(in, "c", "d")
+		for _, node := range in.HeldBack {
+			in.Lease.Holders = append(in.Lease.Holders, lease.Claim{
+				WorkflowID: "fence/" + node, Node: node, Domain: zone("y"), Priority: lease.PriorityFencing, Granted: now,
+			})
+		}
+		d := budget.Decide(in)
+		require.Equal(t, !own, d.Mode == budget.ModeOpen && d.Open == zone("x"), d.Message)
+	}
+}

@@ -26,6 +26,8 @@ type Known struct {
 	HeldBack     []string                `json:"heldBack,omitempty"`
 	Released     []string                `json:"released,omitempty"`
 	Shuts        bool                    `json:"shuts,omitempty"`
+	// BearsForItself is as in Input.
+	BearsForItself bool `json:"bearsForItself,omitempty"`
 }
 
 // Input joins what is known with a look.
@@ -34,6 +36,7 @@ func (k Known) Input(now time.Time, view storage.View, health storage.Health, l 
 		Now: now, View: view, Health: health, Lease: l, Settings: k.Settings, Proof: k.Proof, Announced: k.Announced,
 		HealingSince: k.HealingSince, Unheard: k.Unheard, Open: k.Open, Opened: k.Opened, LeftOut: k.LeftOut,
 		Going: k.Going, Life: k.Life, HeldBack: k.HeldBack, Released: k.Released, Shuts: k.Shuts,
+		BearsForItself: k.BearsForItself,
 	}
 	in.HealingSince = NextHealingSince(in)
 	return in
