@@ -24,9 +24,9 @@ func (m *Machines) hinder() {
 }
 
 // Forgotten says that the keeper was killed: it may have been asked for what it had not noted yet, and a fence asks
-// again five minutes after it did, or after it has told the next keeper, which began a few seconds later.
+// again five minutes after it did, or after it has told the next keeper, which began some seconds later.
 func (m *Machines) Forgotten() {
-	m.w.happens(func() { m.hindrance = time.Now().Add(asksAgain + 10*time.Second - releasedWithin) })
+	m.w.happens(func() { m.hindrance = time.Now().Add(asksAgain + 30*time.Second - releasedWithin) })
 }
 
 // foreseeRelease: who has seen what a person does now gives up all holds, even if it is taken back a moment later.
