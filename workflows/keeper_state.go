@@ -45,6 +45,7 @@ type KeeperState struct {
 	LastChange int64            `json:"lastChange,omitempty"` // ChangeEpoch of the last View
 	Departed   storage.Departed `json:"departed,omitempty"`   // the last View's
 	Silent     time.Time        `json:"silent,omitzero"`      // when a look last got no answer that counts, or the first was taken
+	SilentAsOf int64            `json:"silentAsOf,omitempty"` // LastChange before that; 0: not known
 	Decision   budget.Decision  `json:"decision"`
 	Since      time.Time        `json:"since"` // of Decision
 	Conflict   string           `json:"conflict,omitempty"`

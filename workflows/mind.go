@@ -123,21 +123,28 @@ func (m *mind) takeUp(s KeeperState, now time.Time) {
 // sawAll takes note of what the look saw.
 func (m *mind) sawAll(now time.Time) {
 	m.sawKind()
+	m.sawSilence()
 	if v := m.observed.Seen.View; v.Unavailable == "" {
 		m.state.LastChange, m.state.Departed = v.ChangeEpoch, v.Departed
 	} else if v.Departed != nil {
 		m.state.Departed = v.Departed
-	}
-	if v := m.observed.Seen.View; v.Unavailable != "" || m.state.Silent.IsZero() { // of what was before nobody knows
-		m.state.Silent = v.At
-	} else if v.Silent.After(m.state.Silent) {
-		m.state.Silent = v.Silent
 	}
 	if !m.commits {
 		m.observed.Seen.View.Committed = true // as it was taken before
 	}
 	m.looked = now
 	m.sawFlags()
+}
+
+// sawSilence takes note of when no answer counted, and as of what the last one was that did. Of what was before the
+// first look nobody knows.
+func (m *mind) sawSilence() {
+	switch v := m.observed.Seen.View; {
+	case v.Unavailable != "" || m.state.Silent.IsZero():
+		m.state.Silent, m.state.SilentAsOf = v.At, m.state.LastChange
+	case v.Silent.After(m.state.Silent):
+		m.state.Silent, m.state.SilentAsOf = v.Silent, m.state.LastChange
+	}
 }
 
 // sawKind takes note of which kind of storage was seen. A look that failed tells of none, and the storage is what it

@@ -87,7 +87,8 @@ func (m *mind) fence(now time.Time) (s fencing.Step) {
 	facts, borne := fencing.Know(in, d, m.askedNodes, nil), fencing.Know(in.Bearing(), d, m.askedNodes, nil)
 	borne.MonsToEnd = in.MonsToEnd()
 	if m.awaitsReturns {
-		facts.Silent, borne.Silent = m.state.Silent, m.state.Silent
+		facts.Silent, facts.SilentAsOf = m.state.Silent, m.state.SilentAsOf
+		borne.Silent, borne.SilentAsOf = m.state.Silent, m.state.SilentAsOf
 	}
 	s = fencing.Next(fencing.Input{
 		Now: now, Ledger: m.state.Memory.Fencing, Wanted: wanted, Facts: facts, Borne: &borne, Survey: *survey,

@@ -91,6 +91,8 @@ type Facts struct {
 	MonsGoing []string
 	// Silent is when the storage cluster last gave no answer that counts, by the clock of View.At; zero: never.
 	Silent time.Time
+	// SilentAsOf is the ChangeEpoch of the last answer before that; 0: not known.
+	SilentAsOf int64
 }
 
 // Know is what a keeper's input and decision say.
@@ -153,14 +155,25 @@ func (f Facts) Takes(node string) Takes {
 
 // down tells whether the map says that a daemon is down.
 func (f Facts) down(name string) bool {
+	x, troubled := f.troubled(name)
+	return troubled && !x.Up
+}
+
+// downAt is the ChangeEpoch at which a daemon was called down; 0: nobody knows.
+func (f Facts) downAt(name string) int64 {
+	x, _ := f.troubled(name)
+	return x.DownAt
+}
+
+func (f Facts) troubled(name string) (storage.Daemon, bool) {
 	for _, d := range f.View.AllDomains() {
 		for _, x := range d.Troubled {
 			if x.Name == name {
-				return !x.Up
+				return x, true
 			}
 		}
 	}
-	return false
+	return storage.Daemon{}, false
 }
 
 // quorumWithout is how many mons stay in quorum without those that are taken, and those that go anyway, and how many

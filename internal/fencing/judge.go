@@ -184,19 +184,28 @@ func another(f Facts, t Target) (string, bool) {
 // it has to find a governor that does, and is called up with the next change of the map but one.
 const returnsWithin = 5 * time.Second
 
-// mayReturn is for how long daemons that are down may still have had no time to say that they live.
-func (f Facts) mayReturn() time.Duration {
-	if f.Silent.IsZero() {
+// mayReturn is for how long daemons of a node that went down before the storage cluster was silent may still have had
+// no time to say that they live. Of one that went down after that the others have just said so.
+func (f Facts) mayReturn(node string) time.Duration {
+	left := returnsWithin - f.View.At.Sub(f.Silent)
+	if f.Silent.IsZero() || left <= 0 {
 		return 0
 	}
-	return max(0, returnsWithin-f.View.At.Sub(f.Silent))
+	n, _ := f.View.Node(node)
+	before := n.MoreDaemons > 0 || slices.ContainsFunc(n.Daemons, func(name string) bool {
+		return f.SilentAsOf == 0 || f.downAt(name) <= f.SilentAsOf
+	})
+	if !before {
+		return 0
+	}
+	return left
 }
 
 // gateReturn keeps a node whose daemons went down, in the map, before or while the storage cluster was silent: a
 // network that heals gives back them as well.
-func gateReturn(f Facts, _ Target, _ Takes) (string, string, bool) {
+func gateReturn(f Facts, t Target, _ Takes) (string, string, bool) {
 	return ReasonMayReturn, fmt.Sprintf("the storage cluster was silent until %s UTC: daemons that are down may live, "+
-		"and had no time to say so", f.Silent.UTC().Format(time.TimeOnly)), f.mayReturn() > 0
+		"and had no time to say so", f.Silent.UTC().Format(time.TimeOnly)), f.mayReturn(t.Node) > 0
 }
 
 // gateDisks keeps disks that may have what no other disk has. That their daemons are down does not mean that nobody

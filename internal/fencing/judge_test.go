@@ -2,6 +2,7 @@ package fencing_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,13 @@ func given(t *testing.T, w *world, to *fencing.Target, node *string, words []str
 	switch words[0] {
 	case "fail":
 		w.fail(words[1], words[2:]...)
+	case "fail-since":
+		w.fail(words[1], words[2:]...)
+		for _, o := range w.osds {
+			if o.node == words[1] && (len(words) == 2 || slices.Contains(words[2:], o.name)) {
+				w.since = append(w.since, o.name)
+			}
+		}
 	case "whole":
 		w.clean = true
 	case "mon-out":

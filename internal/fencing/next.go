@@ -196,7 +196,7 @@ func (s *Step) judge(in Input, f Facts, ending, seen bool) {
 		}
 		c.Reason, c.Message, c.Against, c.Domains = v.Reason, v.Message, v.Against, v.Takes.Domains
 		if v.Reason == ReasonMayReturn {
-			s.Next = earlier(s.Next, in.Now.Add(f.mayReturn()))
+			s.Next = earlier(s.Next, in.Now.Add(f.mayReturn(c.Node)))
 		}
 		if v.Action != Release || ending {
 			continue

@@ -26,6 +26,7 @@ type world struct {
 	clean    bool
 	silent   bool
 	answers  time.Duration // for so long; 0: for ever
+	since    []string      // who went down since then
 	open     string        // zone
 	holders  []lease.Claim
 	released []string
@@ -102,7 +103,7 @@ func (w *world) facts() fencing.Facts {
 		return f
 	}
 	if f.View.At = now; w.answers > 0 {
-		f.Silent = now.Add(-w.answers)
+		f.Silent, f.SilentAsOf = now.Add(-w.answers), 100
 	}
 	for _, z := range w.hurt() {
 		f.Hurt = append(f.Hurt, zone(z))
@@ -113,7 +114,11 @@ func (w *world) facts() fencing.Facts {
 		for _, o := range w.osds {
 			if zoneOf(o.node) == z && !o.up {
 				// The pod of a daemon that died with its node says what it said last.
-				d.Troubled = append(d.Troubled, storage.Daemon{Name: o.name, Node: o.node, Pod: storage.PodReady})
+				x := storage.Daemon{Name: o.name, Node: o.node, Pod: storage.PodReady, DownAt: 99}
+				if slices.Contains(w.since, o.name) {
+					x.DownAt = 101
+				}
+				d.Troubled = append(d.Troubled, x)
 			}
 		}
 		f.View.Domains = append(f.View.Domains, d)

@@ -64,10 +64,12 @@ func (s PodState) Leaving() bool { return s == PodPending || s == PodTerminating
 
 // Daemon is one storage daemon about which there is something to say: it is down, leaving, or not ready.
 type Daemon struct {
-	Name string   `json:"name"` // "osd.3"
-	Node string   `json:"node,omitempty"`
-	Up   bool     `json:"up"` // by the storage cluster's own word
-	Pod  PodState `json:"pod"`
+	Name string `json:"name"` // "osd.3"
+	Node string `json:"node,omitempty"`
+	Up   bool   `json:"up"` // by the storage cluster's own word
+	// DownAt is the ChangeEpoch at which it was called down last; 0: it is up, or nobody knows.
+	DownAt int64    `json:"downAt,omitempty"`
+	Pod    PodState `json:"pod"`
 	// Restarting: its pod was seen leaving, and is gone or there again, but the storage cluster's map still tells of its
 	// former life.
 	Restarting bool `json:"restarting,omitempty"`

@@ -30,7 +30,8 @@ func TestNothingToSay(t *testing.T) {
 
 func TestWhoIsDown(t *testing.T) {
 	down := func(up bool, pod storage.PodState) []storage.Daemon {
-		return []storage.Daemon{{Name: "osd.2", Node: "node-2", Up: up, Pod: pod}}
+		downAt := map[bool]int64{false: 21}[up]
+		return []storage.Daemon{{Name: "osd.2", Node: "node-2", Up: up, DownAt: downAt, Pod: pod}}
 	}
 	for name, c := range map[string]struct {
 		breakIt func(*world)
@@ -321,7 +322,7 @@ func TestFailureDomainOSD(t *testing.T) {
 	require.Equal(t, "ceph-osd-id", v.LabelKey)
 	require.Equal(t, []storage.Domain{{
 		Name: "osd.3", LabelValues: []string{"3"}, Daemons: 1,
-		Troubled: []storage.Daemon{{Name: "osd.3", Node: "node-1", Pod: storage.PodReady}},
+		Troubled: []storage.Daemon{{Name: "osd.3", Node: "node-1", DownAt: 21, Pod: storage.PodReady}},
 	}}, v.Domains)
 	require.Equal(t, []string{"osd.2", "osd.3"}, v.Nodes[0].Domains)
 }

@@ -115,6 +115,9 @@ func modelOf(w *world, s size, typeName string) []modelled {
 		m := modelled{
 			domain: node, leaving: leaving[node], daemon: storage.Daemon{Name: o.Name(), Node: node, Up: bool(o.Up)},
 		}
+		if !m.daemon.Up {
+			m.daemon.DownAt = o.DownAt
+		}
 		if typeName == "zone" {
 			m.domain = fmt.Sprintf("zone-%d", id/(s.hosts*s.osds))
 		}

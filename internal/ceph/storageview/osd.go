@@ -23,6 +23,9 @@ type osd struct {
 
 func (o *osd) daemon() storage.Daemon {
 	d := storage.Daemon{Name: o.Name(), Up: bool(o.Up), Pod: o.pod, Restarting: o.restarting()}
+	if !d.Up {
+		d.DownAt = o.DownAt
+	}
 	if o.node != nil {
 		d.Node = o.node.Name
 	}
