@@ -118,7 +118,7 @@ func largeView(domains int) storage.View {
 		node.Daemons, node.Down = append(node.Daemons, osd), append(node.Down, osd)
 		d.Daemons++
 		d.Troubled = append(d.Troubled,
-			storage.Daemon{Name: osd, Node: node.Name, Pod: storage.PodTerminating})
+			storage.Daemon{Name: osd, Node: node.Name, DownAt: 1_000_000, Pod: storage.PodTerminating})
 		v.Departed[osd] = int64(999_000 + id%50)
 	}
 	return v

@@ -137,13 +137,16 @@ func (m *mind) sawAll(now time.Time) {
 }
 
 // sawSilence takes note of when no answer counted, and as of what the last one was that did. Of what was before the
-// first look nobody knows.
+// first look nobody knows. All of it goes by the clock of the worker that looks: where another one with a clock that is
+// behind goes on, the silence was not after its look.
 func (m *mind) sawSilence() {
 	switch v := m.observed.Seen.View; {
 	case v.Unavailable != "" || m.state.Silent.IsZero():
 		m.state.Silent, m.state.SilentAsOf = v.At, m.state.LastChange
 	case v.Silent.After(m.state.Silent):
 		m.state.Silent, m.state.SilentAsOf = v.Silent, m.state.LastChange
+	case v.At.Before(m.state.Silent):
+		m.state.Silent = v.At
 	}
 }
 

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -60,6 +61,33 @@ func TestUnheld(t *testing.T) {
 	assert.Equal(t, []string{"not yet", "let go"}, m.unheld())
 	m.countsLetGo = false
 	assert.Empty(t, m.unheld())
+}
+
+// TestSilence: since when the storage cluster answers, and as of what it did before, by whatever clock.
+func TestSilence(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(1000+s, 0).UTC() }
+	m := &mind{}
+	for _, look := range []struct {
+		what  string
+		view  storage.View
+		since time.Time
+		asOf  int64
+	}{
+		{"the first look", storage.View{At: at(0), ChangeEpoch: 7}, at(0), 0},
+		{"the next one", storage.View{At: at(1), ChangeEpoch: 8}, at(0), 0},
+		{"no quorum", storage.View{At: at(20), Unavailable: "no quorum"}, at(20), 8},
+		{"no quorum for longer", storage.View{At: at(25), Unavailable: "no quorum"}, at(25), 8},
+		{"an answer", storage.View{At: at(26), ChangeEpoch: 9}, at(25), 8},
+		{"a silence between two looks", storage.View{At: at(40), Silent: at(38), ChangeEpoch: 10}, at(38), 9},
+		{"heard of once more", storage.View{At: at(41), Silent: at(38), ChangeEpoch: 11}, at(38), 9},
+		{"a worker whose clock is behind", storage.View{At: at(-3600), ChangeEpoch: 11}, at(-3600), 9},
+		{"and goes on", storage.View{At: at(-3594), ChangeEpoch: 11}, at(-3600), 9},
+	} {
+		m.observed.Seen.View = look.view
+		m.sawAll(look.view.At)
+		assert.Equal(t, look.since, m.state.Silent, look.what)
+		assert.Equal(t, look.asOf, m.state.SilentAsOf, look.what)
+	}
 }
 
 // TestAnAlarmClosesWhatLetsAMachineGo, and nothing that does not, that is not ours, or of which nobody knows.

@@ -204,8 +204,12 @@ func (f Facts) mayReturn(node string) time.Duration {
 // gateReturn keeps a node whose daemons went down, in the map, before or while the storage cluster was silent: a
 // network that heals gives back them as well.
 func gateReturn(f Facts, t Target, _ Takes) (string, string, bool) {
-	return ReasonMayReturn, fmt.Sprintf("the storage cluster was silent until %s UTC: daemons that are down may live, "+
-		"and had no time to say so", f.Silent.UTC().Format(time.TimeOnly)), f.mayReturn(t.Node) > 0
+	until := "the storage cluster was silent until"
+	if f.SilentAsOf == 0 {
+		until = "nothing is known of the time before"
+	}
+	return ReasonMayReturn, fmt.Sprintf("%s %s UTC: daemons that are down may live, and had no time to say so", until,
+		f.Silent.UTC().Format(time.TimeOnly)), f.mayReturn(t.Node) > 0
 }
 
 // gateDisks keeps disks that may have what no other disk has. That their daemons are down does not mean that nobody
