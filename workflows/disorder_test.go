@@ -397,7 +397,7 @@ func (d *disorder) rest() (stuck []string) {
 	// Every kubectl drain must end by itself; who drained a node uncordons it then.
 	for i := range 100 { // the last resort is the end of a noout, after half an hour, and one domain after the other
 		for _, node := range d.Nodes() {
-			if i == givesUp && (d.outwitted || d.broken && (d.took || d.NoWayBack())) {
+			if i == givesUp && (d.outwitted || d.broken && d.took || (d.broken || d.Slipped()) && d.NoWayBack()) {
 				d.excused.Store(node, true)
 			}
 			d.RestoreNode(node)

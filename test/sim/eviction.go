@@ -70,6 +70,7 @@ func (w *World) evict(p *pod, who owner, dry bool) error {
 func (w *World) spend(b *policyv1.PodDisruptionBudget, p *pod, dry bool) error {
 	s := &b.Status
 	if p.state == storage.PodNotReady && s.CurrentHealthy >= s.DesiredHealthy && s.DesiredHealthy > 0 {
+		w.slipped = w.slipped || !dry
 		return nil // IfHealthyBudget, of whatever generation the status is
 	}
 	if s.ObservedGeneration < b.Generation {

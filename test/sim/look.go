@@ -108,6 +108,14 @@ func (w *World) NoWayBack() bool {
 	})
 }
 
+// Slipped tells whether a pod that was not ready ever went by a budget that was met without it. Another pod may have gone
+// at that moment, by what the budget let go: two failure domains were hurt then, and no order of writes is safe from it.
+func (w *World) Slipped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.slipped
+}
+
 // Whole says what is not as it should be in the end: daemons that are down, data with copies missing, cordons.
 func (w *World) Whole() []string {
 	w.mu.Lock()

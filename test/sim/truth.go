@@ -245,7 +245,7 @@ func (w *World) judgeWriting(had, b *policyv1.PodDisruptionBudget, who owner) {
 		return
 	}
 	if len(opened(b)) == 0 {
-		if !w.clean() && time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen() &&
+		if !w.clean() && time.Since(w.hurt) > w.opts.Reaction && !w.hangsUnseen() && !w.unknowable() &&
 			kube.Settings(&w.policy.Spec).PGHealthCheckTimeout == 0 {
 			w.violate("I3: at rest, though the data is not whole")
 		}

@@ -160,6 +160,7 @@ type World struct {
 	versions  versions
 	held      map[string]time.Time // until when somebody held the lease for a host or an OSD
 	unguarded time.Time            // until when nobody can be blamed for bad luck
+	slipped   bool                 // see Slipped
 	tampered  time.Time            // until when nobody can be blamed for what the budgets say, since a person changed them
 	guarding  time.Time            // since when our budget covers all OSDs; zero: it does not
 	stirred   time.Time            // when a node or a pod last changed
