@@ -115,6 +115,14 @@ func (w *world) monWords() map[string]func(*testscript.TestScript, bool, []strin
 				ts.Fatalf("they are %v, and were %v", mons, w.knownMons)
 			}
 		},
+		// conf-names-mons: the ceph.conf that is mounted into pods names the mons as well, as ceph-with-helm's does.
+		"conf-names-mons": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.nameMonsInConf()) },
+		// newcomer-fails: the next mon that is made, $NEWCOMER, such as mon.d, has no pod as soon as it is there.
+		"newcomer-fails": func(ts *testscript.TestScript, _ bool, _ []string) {
+			newcomer, err := w.newcomerFails()
+			ts.Check(err)
+			ts.Setenv("NEWCOMER", newcomer)
+		},
 		// new-client: whoever starts now finds the mons by what everybody is told, and so does an OSD.
 		"new-client": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(w.newClient()) },
 	}
@@ -139,6 +147,28 @@ func (w *world) awaitMons(count, storage string) error {
 		}
 		return w.noMonTraces()
 	})
+}
+
+// newcomerFails waits for the Deployment of a mon that is not in the monmap, and takes its pod away before that has
+// made its store.
+func (w *world) newcomerFails() (newcomer string, err error) {
+	mons, err := w.monmap()
+	if err != nil {
+		return "", err
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		made, err := w.monObjects("/apis/apps/v1" + inNamespace + "deployments")
+		if err != nil {
+			return "", err
+		}
+		made = slices.DeleteFunc(made, func(mon string) bool {
+			return slices.Contains(mons, mon) || strings.HasSuffix(mon, "-canary")
+		})
+		if len(made) > 0 {
+			return "mon." + made[0], w.scale("mon."+made[0], 0)
+		}
+	}
+	return "", errors.New("no mon was made")
 }
 
 func (w *world) changeStorage() (string, error) {
@@ -205,20 +235,32 @@ func (w *world) noMonTraces() error {
 		return err
 	}
 	for _, kind := range []string{"/apis/apps/v1" + inNamespace + "deployments", corePath + inNamespace + "services"} {
-		var list struct {
-			Items []struct{ Metadata struct{ Name string } }
-		}
-		if err := w.get(&list, kind); err != nil {
+		made, err := w.monObjects(kind)
+		if err != nil {
 			return err
 		}
-		for _, o := range list.Items {
-			name, ofMon := strings.CutPrefix(o.Metadata.Name, "rook-ceph-mon-")
-			if ofMon && !slices.Contains(mons, name) {
-				return fmt.Errorf("%s/%s is left, and the monmap has %v", kind, o.Metadata.Name, mons)
+		for _, mon := range made {
+			if !slices.Contains(mons, mon) {
+				return fmt.Errorf("%s/rook-ceph-mon-%s is left, and the monmap has %v", kind, mon, mons)
 			}
 		}
 	}
 	return w.toldOf(mons)
+}
+
+// monObjects are the mons for which there are objects of a kind, by the objects' names; the canary of mon.d is
+// d-canary.
+func (w *world) monObjects(kind string) (mons []string, err error) {
+	var list struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	err = w.get(&list, kind)
+	for _, o := range list.Items {
+		if mon, ofMon := strings.CutPrefix(o.Metadata.Name, "rook-ceph-mon-"); ofMon {
+			mons = append(mons, mon)
+		}
+	}
+	return mons, err
 }
 
 // monmap are the names of the mons in the monmap.
@@ -232,20 +274,57 @@ func (w *world) monmap() (names []string, err error) {
 	return names, err
 }
 
-// toldOf: whoever starts anew is told of these mons, and of no other: by the endpoints, the Secret with Rook's
-// mon_host, and the list of the CSI drivers.
-func (w *world) toldOf(mons []string) error {
-	var endpoints, csi struct{ Data map[string]string }
+// confMonHost is the line of a ceph.conf that names the mons.
+var confMonHost = regexp.MustCompile(`(?m)^mon_host = (.*)$`)
+
+// cephConf is the ceph.conf that is mounted into pods.
+func (w *world) cephConf() (string, error) {
+	var c struct{ Data struct{ Config string } }
+	err := w.get(&c, corePath+inNamespace+"configmaps/rook-config-override")
+	return c.Data.Config, err
+}
+
+func (w *world) nameMonsInConf() error {
+	conf, err := w.cephConf()
+	if err != nil {
+		return err
+	}
+	hosts, _, err := w.rookConfig()
+	if err != nil {
+		return err
+	}
+	named := strings.Replace(conf, "[global]\n", "[global]\nmon_host = "+hosts+"\n", 1)
+	if confMonHost.MatchString(conf) || named == conf {
+		return fmt.Errorf("the ceph.conf names mons already, or has no [global]: %q", conf)
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"config": named}})
+	if err != nil {
+		return err
+	}
+	return w.run("kubectl", "-n", cephNamespace, "patch", "configmap", "rook-config-override", "--type=merge", "-p",
+		string(patch))
+}
+
+// rookConfig is what Rook's Secret tells of the mons: mon_host and mon_initial_members.
+func (w *world) rookConfig() (hosts, members string, err error) {
 	var config struct {
 		Data struct {
 			Hosts   []byte `json:"mon_host"`
 			Members []byte `json:"mon_initial_members"`
 		}
 	}
+	err = w.get(&config, corePath+inNamespace+"secrets/rook-ceph-config")
+	return string(config.Data.Hosts), string(config.Data.Members), err
+}
+
+// toldOf: whoever starts anew is told of these mons, and of no other: by the endpoints, the Secret with Rook's
+// mon_host, the list of the CSI drivers, and the ceph.conf if it names any.
+func (w *world) toldOf(mons []string) error {
+	var endpoints, csi struct{ Data map[string]string }
 	var clusters []struct{ Monitors []string }
-	err := errors.Join(w.get(&endpoints, corePath+inNamespace+"configmaps/rook-ceph-mon-endpoints"),
-		w.get(&csi, corePath+inNamespace+"configmaps/rook-ceph-csi-config"),
-		w.get(&config, corePath+inNamespace+"secrets/rook-ceph-config"))
+	hosts, initial, err := w.rookConfig()
+	err = errors.Join(err, w.get(&endpoints, corePath+inNamespace+"configmaps/rook-ceph-mon-endpoints"),
+		w.get(&csi, corePath+inNamespace+"configmaps/rook-ceph-csi-config"))
 	if err == nil {
 		err = json.Unmarshal([]byte(csi.Data["csi-cluster-config-json"]), &clusters)
 	}
@@ -256,14 +335,14 @@ func (w *world) toldOf(mons []string) error {
 	for _, e := range strings.Split(endpoints.Data["data"], ",") {
 		name, address, _ := strings.Cut(e, "=")
 		names, addresses = append(names, name), append(addresses, address)
-		if ip, _, _ := strings.Cut(address, ":"); !strings.Contains(string(config.Data.Hosts), ip+":") {
-			return fmt.Errorf("mon.%s at %s is missing in the Secret's mon_host, %s", name, ip, config.Data.Hosts)
+		if ip, _, _ := strings.Cut(address, ":"); !strings.Contains(hosts, ip+":") {
+			return fmt.Errorf("mon.%s at %s is missing in the Secret's mon_host, %s", name, ip, hosts)
 		}
 	}
 	if slices.Sort(names); !slices.Equal(names, mons) {
 		return fmt.Errorf("everybody is told of %v, and the monmap has %v", names, mons)
 	}
-	members := strings.Split(string(config.Data.Members), ",")
+	members := strings.Split(initial, ",")
 	if slices.Sort(members); !slices.Equal(members, mons) {
 		return fmt.Errorf("the Secret tells of %v, and the monmap has %v", members, mons)
 	}
@@ -271,7 +350,11 @@ func (w *world) toldOf(mons []string) error {
 	if len(clusters) != 1 || !slices.Equal(slices.Sorted(slices.Values(clusters[0].Monitors)), addresses) {
 		return fmt.Errorf("CSI drivers are told of %+v, and all others of %v", clusters, addresses)
 	}
-	return nil
+	conf, err := w.cephConf()
+	if line := confMonHost.FindStringSubmatch(conf); len(line) > 0 && line[1] != hosts {
+		return fmt.Errorf("the ceph.conf tells of %s, and the Secret of %s", line[1], hosts)
+	}
+	return err
 }
 
 func (w *world) awaitGone(daemon string) error {
@@ -342,6 +425,15 @@ func (w *world) restartedMons() error {
 func (w *world) newClient() error {
 	if err := w.run("ceph", "--connect-timeout", "20", "osd", "dump"); err != nil {
 		return err
+	}
+	conf, err := w.cephConf()
+	if err != nil {
+		return err
+	}
+	if line := confMonHost.FindStringSubmatch(conf); len(line) > 0 {
+		if err := w.run("ceph", "-m", line[1], "--connect-timeout", "20", "osd", "dump"); err != nil {
+			return fmt.Errorf("a client that knows the ceph.conf alone: %w", err)
+		}
 	}
 	for _, osd := range []string{"rook-ceph-osd-0", "rook-ceph-mgr-a"} {
 		if err := w.run("kubectl", "-n", cephNamespace, "rollout", "restart", "deployment", osd); err != nil {

@@ -108,8 +108,9 @@ func (w *World) NoWayBack() bool {
 	})
 }
 
-// Slipped tells whether a pod that was not ready ever went by a budget that was met without it. Another pod may have gone
-// at that moment, by what the budget let go: two failure domains were hurt then, and no order of writes is safe from it.
+// Slipped tells whether a pod that was not ready ever went by a budget that was met without it. Another pod may have
+// gone at that moment, by what the budget let go: two failure domains were hurt then, and no order of writes is safe
+// from it.
 func (w *World) Slipped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
