@@ -75,6 +75,21 @@ func (s MonSurvey) same(o MonSurvey) bool {
 		a.Takes == b.Takes && first(a.Acts) == first(b.Acts) && sameWork(a.Work, b.Work)
 }
 
+// follows tells whether what comes next is of the same step, and only tells of what was done or clears up after it, so
+// that it needs neither to be written down before nor another lease.
+func (s MonSurvey) follows(o MonSurvey) bool {
+	a, b := s.Step, o.Step
+	return s.Found && s.Generation == o.Generation && a.Verdict == monplan.Move && !first(a.Acts).TakesOrAdds() &&
+		(a.Takes == "" || a.Takes == b.Takes) && a.Work != nil && b.Work != nil && a.Work.Kind == b.Work.Kind &&
+		a.Work.Newcomer == b.Work.Newcomer && a.Work.Old == b.Work.Old && a.Work.Undo == b.Work.Undo
+}
+
+// noted is what a job knows after a look at the step under way.
+func (m MonMemory) noted(s MonSurvey) MonMemory {
+	m.Work, m.OutSince, m.NextID = s.Step.Work, s.OutSince, max(m.NextID, s.NextID)
+	return m
+}
+
 func first(acts []monplan.Act) monplan.Act {
 	if len(acts) == 0 {
 		return monplan.Act{}
@@ -198,13 +213,14 @@ const (
 // longer is the pause after a pause. Whatever is waited for is seen late by an eighth of the wait at the most.
 func longer(pause time.Duration) time.Duration { return min(pause*9/8, monPauseMax) }
 
-// CarryOutMon does one act, and looks until something else comes next. The act is done again at each look that asks for
-// it, as after a crash: none does any harm by that, and some are of several requests.
+// CarryOutMon does one act, and looks until something else comes next. What tells of it then, or clears up after it,
+// it does as well. An act is done again at each look that asks for it, as after a crash: none does any harm by that, and
+// some are of several requests.
 func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	what := fmt.Sprintf("%s mon.%s", in.Seen.Step.Acts[0].Do, in.Seen.Step.Acts[0].Mon)
 	for pause := monPauseMin; ; pause = longer(pause) {
+		what := fmt.Sprintf("%s mon.%s", in.Seen.Step.Acts[0].Do, in.Seen.Step.Acts[0].Mon)
 		if err := j.holds(ctx, in); err != nil {
 			return MonStepped{}, err
 		}
@@ -221,12 +237,15 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 			return MonStepped{}, Unavailable("look at the mons after "+what, err)
 		case !a.OK:
 			return MonStepped{Survey: s, Refused: a.Reason}, nil
-		case !s.same(in.Seen):
+		case s.same(in.Seen):
+			in.Memory.OutSince = s.OutSince
+			if err := sleep(ctx, pause); err != nil {
+				return MonStepped{}, err
+			}
+		case s.follows(in.Seen):
+			in.Memory, in.Seen, pause = in.Memory.noted(s), s, monPauseMin
+		default:
 			return MonStepped{Survey: s}, nil
-		}
-		in.Memory.OutSince = s.OutSince
-		if err := sleep(ctx, pause); err != nil {
-			return MonStepped{}, err
 		}
 	}
 }

@@ -1,11 +1,15 @@
 package activities
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // TestSame: a job hears of what it would act on, and of nothing else.
@@ -39,4 +43,90 @@ func TestSame(t *testing.T) {
 		return MonSurvey{Found: true, Step: monplan.Step{Verdict: monplan.Wait, Why: why}}
 	}
 	assert.False(t, wait("mon.b is out of quorum").same(wait("mon.c is out of quorum")), "what it waits for is its status")
+}
+
+// stepOf is what a look finds of a step that is under way: the acts that are left.
+func stepOf(takes string, dos ...monplan.Do) MonSurvey {
+	s := monplan.Step{
+		Verdict: monplan.Move, Takes: takes, Work: &monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a"},
+	}
+	for _, do := range dos {
+		s.Acts = append(s.Acts, monplan.Act{Do: do, Mon: "a"})
+	}
+	return MonSurvey{Found: true, Step: s}
+}
+
+// steppedMons are mons of which each look finds the next of some surveys.
+type steppedMons struct {
+	Mons
+	looks []MonSurvey
+	done  []monplan.Do
+	knew  []MonMemory // at each look
+}
+
+func (m *steppedMons) Do(_ context.Context, _ MonsRef, s monplan.Step) (storage.Answer, error) {
+	m.done = append(m.done, s.Acts[0].Do)
+	return storage.Answer{OK: true}, nil
+}
+
+func (m *steppedMons) Survey(_ context.Context, _ MonsRef, knows MonMemory) (MonSurvey, error) {
+	s := m.looks[0]
+	m.looks, m.knew = m.looks[1:], append(m.knew, knows)
+	return s, nil
+}
+
+// TestWhatClearsUpIsDoneAtOnce: what only tells of an act, or clears up after it, is done with it. What takes a mon away
+// or adds one is decided on by the job, which writes it down before.
+func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
+	t.Parallel()
+	undone := stepOf("", monplan.StopMon)
+	undone.Step.Work.Undo = "the spec was changed"
+	changed := stepOf("", monplan.StopMon)
+	changed.Generation = 2
+	another := stepOf("b", monplan.StopMon)
+	joined := stepOf("a", monplan.SaveEndpoints, monplan.RemoveMon)
+	joined.Step.Work.Joined = true
+	for name, tt := range map[string]struct {
+		begins MonSurvey
+		looks  []MonSurvey
+		done   []monplan.Do
+	}{
+		"the mon has left": {
+			stepOf("a", monplan.RemoveMon),
+			[]MonSurvey{stepOf("", monplan.StopMon), stepOf("", monplan.SaveEndpoints), {Found: true}},
+			[]monplan.Do{monplan.RemoveMon, monplan.StopMon, monplan.SaveEndpoints},
+		},
+		"the newcomer is in quorum": {
+			stepOf("a", monplan.AwaitQuorum), []MonSurvey{joined, stepOf("a", monplan.RemoveMon)},
+			[]monplan.Do{monplan.AwaitQuorum, monplan.SaveEndpoints},
+		},
+		"a newcomer is started next": {
+			stepOf("a", monplan.DropCanary), []MonSurvey{stepOf("a", monplan.Start)}, []monplan.Do{monplan.DropCanary},
+		},
+		"it is waited for": {
+			stepOf("a", monplan.Start), []MonSurvey{stepOf("a", monplan.AwaitQuorum)}, []monplan.Do{monplan.Start},
+		},
+		"it is rolled back":     {stepOf("", monplan.ClaimVolume), []MonSurvey{undone}, []monplan.Do{monplan.ClaimVolume}},
+		"the spec was changed":  {stepOf("", monplan.ClaimVolume), []MonSurvey{changed}, []monplan.Do{monplan.ClaimVolume}},
+		"it needs a lease":      {stepOf("", monplan.ClaimVolume), []MonSurvey{another}, []monplan.Do{monplan.ClaimVolume}},
+		"the CephMon was deleted": {stepOf("", monplan.RemoveMon), []MonSurvey{{}}, []monplan.Do{monplan.RemoveMon}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &steppedMons{looks: tt.looks}
+			last := tt.looks[len(tt.looks)-1]
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestActivityEnvironment()
+			env.RegisterActivity(&MonJob{Mons: m})
+			out, err := env.ExecuteActivity((*MonJob)(nil).CarryOutMon, MonStepInput{Seen: tt.begins})
+			require.NoError(t, err)
+			var stepped MonStepped
+			require.NoError(t, out.Get(&stepped))
+			assert.Equal(t, MonStepped{Survey: last}, stepped)
+			assert.Equal(t, tt.done, m.done)
+			if name == "the newcomer is in quorum" {
+				assert.True(t, m.knew[1].Work.Joined, "what one look has found the next one knows")
+			}
+		})
+	}
 }

@@ -21,7 +21,7 @@ func (s Seen) goOn(w Work) (step Step, over bool) {
 	if w.Undo != "" {
 		acts = s.undo(w)
 	}
-	if len(acts) == 0 || s.yields(w) || s.Ending && w.Undo == "" && acts[0].takesOrAdds() {
+	if len(acts) == 0 || s.yields(w) || s.Ending && w.Undo == "" && acts[0].TakesOrAdds() {
 		return Step{}, true
 	}
 	w.Avoid = s.avoid()
@@ -193,9 +193,10 @@ func (s Seen) undo(w Work) (acts []Act) {
 	return acts
 }
 
-// takesOrAdds: the act changes which mons there are, or which pod one has. Whoever is about to stop does only what
-// tells of such an act, or clears up after it.
-func (a Act) takesOrAdds() bool {
+// TakesOrAdds tells whether an act changes which mons there are, or which pod one has, or may take long. Whoever is
+// about to stop does only what tells of such an act, or clears up after it; and only that needs not be written down
+// before.
+func (a Act) TakesOrAdds() bool {
 	switch a.Do {
 	case StopMon, DropCanary, SaveEndpoints, DropTraces:
 		return false
