@@ -214,8 +214,8 @@ const (
 func longer(pause time.Duration) time.Duration { return min(pause*9/8, monPauseMax) }
 
 // CarryOutMon does one act, and looks until something else comes next. What tells of it then, or clears up after it,
-// it does as well. An act is done again at each look that asks for it, as after a crash: none does any harm by that, and
-// some are of several requests.
+// it does as well. An act is done again at each look that asks for it, as after a crash: none does any harm by that,
+// and some are of several requests.
 func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, error) {
 	ctx, stop := busy(ctx)
 	defer stop()

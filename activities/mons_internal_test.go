@@ -75,8 +75,8 @@ func (m *steppedMons) Survey(_ context.Context, _ MonsRef, knows MonMemory) (Mon
 	return s, nil
 }
 
-// TestWhatClearsUpIsDoneAtOnce: what only tells of an act, or clears up after it, is done with it. What takes a mon away
-// or adds one is decided on by the job, which writes it down before.
+// TestWhatClearsUpIsDoneAtOnce: what only tells of an act, or clears up after it, is done with it. What takes a mon
+// away or adds one is decided on by the job, which writes it down before.
 func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	undone := stepOf("", monplan.StopMon)
@@ -97,7 +97,8 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 			[]monplan.Do{monplan.RemoveMon, monplan.StopMon, monplan.SaveEndpoints},
 		},
 		"the newcomer is in quorum": {
-			stepOf("a", monplan.AwaitQuorum), []MonSurvey{joined, stepOf("a", monplan.RemoveMon)},
+			stepOf("a", monplan.AwaitQuorum),
+			[]MonSurvey{joined, stepOf("a", monplan.RemoveMon)},
 			[]monplan.Do{monplan.AwaitQuorum, monplan.SaveEndpoints},
 		},
 		"a newcomer is started next": {
@@ -106,9 +107,9 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 		"it is waited for": {
 			stepOf("a", monplan.Start), []MonSurvey{stepOf("a", monplan.AwaitQuorum)}, []monplan.Do{monplan.Start},
 		},
-		"it is rolled back":     {stepOf("", monplan.ClaimVolume), []MonSurvey{undone}, []monplan.Do{monplan.ClaimVolume}},
-		"the spec was changed":  {stepOf("", monplan.ClaimVolume), []MonSurvey{changed}, []monplan.Do{monplan.ClaimVolume}},
-		"it needs a lease":      {stepOf("", monplan.ClaimVolume), []MonSurvey{another}, []monplan.Do{monplan.ClaimVolume}},
+		"it is rolled back":       {stepOf("", monplan.ClaimVolume), []MonSurvey{undone}, []monplan.Do{monplan.ClaimVolume}},
+		"the spec was changed":    {stepOf("", monplan.ClaimVolume), []MonSurvey{changed}, []monplan.Do{monplan.ClaimVolume}},
+		"it needs a lease":        {stepOf("", monplan.ClaimVolume), []MonSurvey{another}, []monplan.Do{monplan.ClaimVolume}},
 		"the CephMon was deleted": {stepOf("", monplan.RemoveMon), []MonSurvey{{}}, []monplan.Do{monplan.RemoveMon}},
 	} {
 		t.Run(name, func(t *testing.T) {

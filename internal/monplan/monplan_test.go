@@ -532,6 +532,22 @@ func TestGoOn(t *testing.T) {
 			}(), want: "Migrate: StopMon d, DropTraces d",
 		},
 		{
+			what: "it is taken back, and was in quorum while its pod ended", mons: "a b c d", work: func() monplan.Work {
+				w := started
+				w.Undo, w.Running = "no more", false
+				return w
+			}(), want: "Migrate: RemoveMon d",
+		},
+		{
+			what: "it has left again: its claim stays like that of any mon that was in quorum", mons: "a b c",
+			work: func() monplan.Work {
+				w := started
+				w.Undo, w.Running, w.Joined = "no more", false, true
+				return w
+			}(),
+			but: func(s *monplan.Seen) { s.Ending = true }, want: "Wait: the job of these mons was ended",
+		},
+		{
 			what: "Rook took over, and it is in quorum", mons: "a b c d", work: started,
 			but:  func(s *monplan.Seen) { s.Elsewhere = "CephCluster r" },
 			want: "Refuse: CephCluster r looks after these mons",

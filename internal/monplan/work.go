@@ -184,7 +184,7 @@ func (s Seen) undo(w Work) (acts []Act) {
 	if w.Canary {
 		acts = append(acts, Act{DropCanary, w.Newcomer})
 	}
-	if w.Traces {
+	if w.Traces && !w.Joined { // it may have joined as it ended: its store is kept then, like that of any mon that leaves
 		acts = append(acts, Act{DropTraces, w.Newcomer})
 	}
 	if _, there := s.mon(w.Old); w.Old != "" && !there && !w.Stopped {
