@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -44,49 +42,51 @@ func (f *Fence) ExamineNode(ctx context.Context, in ExamineInput) (out Examinati
 	if err != nil {
 		return out, err
 	}
-	var passing error // one that is on its way out, after which another one may be in charge
+	var witnesses []fencing.Witness
 	for _, key := range slices.Concat(clusters, holders) {
-		p, err := f.Policies.Policy(ctx, key)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			passing = fmt.Errorf("MaintenancePolicy %s was deleted a moment ago", key)
-			continue
-		case err != nil:
-			return out, Unavailable("read MaintenancePolicy "+key.String(), err)
-		case p.Settings.Fencing == nil:
-			continue
-		}
-		goes := p.Second != "" || p.Deleting
-		spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
-		patient, err := f.Machines.Patient(ctx, key, *spec, in.Node)
-		if errors.Is(err, ErrNotFound) && (goes || slices.Contains(holders, key)) {
-			continue // without a Machine API it holds nothing, and says so itself
-		}
+		w, err := f.witness(ctx, key, in.Node, slices.Contains(clusters, key))
 		if err != nil {
-			return out, Unavailable("look at the Machine of "+in.Node, err)
+			return out, err
 		}
-		switch {
-		case goes && len(in.Clusters) == 0:
-			if patient.Machine.Held || slices.Contains(clusters, key) {
-				passing = fmt.Errorf("MaintenancePolicy %s is on its way out: %s", key, cmp.Or(p.Second, "it is being deleted"))
-			}
-			continue
-		case patient.Machine.Held:
-			patient.Holders = 1
-		case goes || slices.Contains(holders, key):
-			continue // one that was asked and goes counts as long as its hold is there: it may stay in charge
-		}
-		out.Clusters = append(out.Clusters, key)
-		out.Patient = join(out.Patient, patient)
+		witnesses = append(witnesses, w)
 	}
-	if len(out.Clusters) == 0 && passing != nil && len(in.Clusters) == 0 {
-		return out, Unavailable("find who holds the Machine of "+in.Node, passing)
-	}
-	if len(out.Clusters) == 0 {
+	h := fencing.Hear(witnesses, len(in.Clusters) > 0)
+	switch {
+	case h.Passing != "":
+		return out, Unavailable("find who holds the Machine of "+in.Node, errors.New(h.Passing))
+	case len(h.Clusters) == 0:
 		return out, Invalid("node", in.Node, none)
 	}
-	slices.SortFunc(out.Clusters, func(a, b storage.ClusterKey) int { return strings.Compare(a.String(), b.String()) })
-	return out, nil
+	return Examination{Patient: h.Patient, Clusters: h.Clusters}, nil
+}
+
+// witness asks one policy for a node.
+func (f *Fence) witness(
+	ctx context.Context, key storage.ClusterKey, node string, hosts bool,
+) (w fencing.Witness, err error) {
+	w = fencing.Witness{Cluster: key, Hosts: hosts}
+	p, err := f.Policies.Policy(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		w.Gone = true
+		return w, nil
+	case err != nil:
+		return w, Unavailable("read MaintenancePolicy "+key.String(), err)
+	case p.Settings.Fencing == nil:
+		return w, nil
+	case p.Second != "" || p.Deleting:
+		w.Leaves = cmp.Or(p.Second, "it is being deleted")
+	}
+	spec, _ := fencing.InForce(p.Settings.Fencing, p.Memory.Fencing)
+	w.Patient, err = f.Machines.Patient(ctx, key, *spec, node)
+	if errors.Is(err, ErrNotFound) && (w.Leaves != "" || !hosts) {
+		return w, nil // without a Machine API it holds nothing
+	}
+	if err != nil {
+		return w, Unavailable("look at the Machine of "+node, err)
+	}
+	w.Fences = true
+	return w, nil
 }
 
 // concerned are the storage clusters with OSDs on a node, those that may hold its Machine for something else, such as a
@@ -115,24 +115,6 @@ func (f *Fence) concerned(ctx context.Context, in ExamineInput) (
 		none = answer.Reason
 	}
 	return hosted, holders, none, nil
-}
-
-// join is what several policies say of one node: it is unhealthy if any of them finds it so, and held if any holds it.
-func join(a, b fencing.Patient) fencing.Patient {
-	if a.Machine.UID == "" {
-		a.Machine, a.Deleting = b.Machine, b.Deleting
-	}
-	a.Machine.Held = a.Machine.Held || b.Machine.Held
-	a.Holders += b.Holders
-	if !b.Unhealthy.IsZero() && (a.Unhealthy.IsZero() || b.Unhealthy.Before(a.Unhealthy)) {
-		a.Unhealthy, a.Condition = b.Unhealthy, b.Condition
-	}
-	if !b.Next.IsZero() && (a.Next.IsZero() || b.Next.Before(a.Next)) {
-		a.Next = b.Next
-	}
-	a.DisksGo = a.DisksGo || b.DisksGo
-	a.Found, a.Ready, a.BootID, a.UID = b.Found, b.Ready, b.BootID, b.UID
-	return a
 }
 
 // FenceInput is a job's wish to have a Machine released.
