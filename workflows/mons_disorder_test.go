@@ -121,6 +121,7 @@ func (s monSchedule) play(t *testing.T) (o outcome) {
 	defer schedule{Seed: s.Seed}.watchStandstill()()
 	synctest.Test(t, func(t *testing.T) {
 		c := &chance{r: rand.New(rand.NewPCG(s.Seed, 1))} //nolint:gosec // not a secret
+		requests := &chances{seed: s.Seed}
 		stage := newScene(t, sim.Options{Latency: func() time.Duration { return time.Millisecond }})
 		stage.fault = func(_ int, info activity.Info) fault {
 			switch {
@@ -140,9 +141,11 @@ func (s monSchedule) play(t *testing.T) (o outcome) {
 			d.w = stage.simulateMons(mons.Options{
 				Mons: s.Mons, Zones: d.zones, PerZone: 2, Own: s.Seed%3 == 0, Draw: c.intN,
 				Hosts: s.Seed%5 == 0, HostNetwork: s.Seed%7 == 0,
-				Latency: func() time.Duration { return time.Duration(1+c.intN(s.Latency)) * time.Millisecond },
-				Fail:    func(_ context.Context, _ string, change bool) mons.Failure { return s.lose(c, change) },
-				News:    func(what string) { d.news(what) },
+				Latency: func(op string) time.Duration {
+					return time.Duration(1+requests.of(op).intN(s.Latency)) * time.Millisecond
+				},
+				Fail: func(_ context.Context, op string, change bool) mons.Failure { return s.lose(requests.of(op), change) },
+				News: func(what string) { d.news(what) },
 			})
 			o.stuck = d.play(s.Events)
 			d.w.Close()

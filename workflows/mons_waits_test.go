@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -286,6 +287,34 @@ func TestAMonDiesRightBeforeARestart(t *testing.T) {
 		w.Revive()
 		out := s.awaitMigration(run, time.Hour)
 		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+	})
+}
+
+// The quorum is lost in the moment in which a dead mon leaves, and nobody waits for that any more when it is back: with
+// the one that was dead, and without one that lived. Then nobody leaves.
+func TestARemovalThatNobodyWaitsForAnyMore(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	var w *mons.World
+	three := mons.Options{Mons: 3, Zones: 3, PerZone: 2, Fail: func(_ context.Context, op string, _ bool) mons.Failure {
+		if op == "mon rm b" {
+			once.Do(func() { w.Lose("c") })
+		}
+		return mons.Failure{}
+	}}
+	simulated(t, sim.Options{}, three, func(s *scene, world *mons.World) {
+		w = world
+		require.True(s, w.KillMon("b"))
+		run := s.migrate(workflows.MigrateMonsInput{})
+		require.True(s, s.Await(10*time.Minute, func() bool { return !w.Alive("c") }), "%v", w.Acts())
+		time.Sleep(time.Minute)
+		w.Revive("b")
+		time.Sleep(20 * time.Second)
+		require.Equal(s, []string{"a", "b", "c"}, w.Names())
+		w.Revive("c")
+		out := s.awaitMigration(run, time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Equal(s, []string{"FailOver: mon.d for mon.b, rolled back: mon.b is in quorum again"}, out.Steps)
 	})
 }
 

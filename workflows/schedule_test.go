@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -212,6 +213,28 @@ func (c *chance) is(p float64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return p > 0 && c.r.Float64() < p
+}
+
+// chances are one chance for each kind of request: of several that are under way at one time, none takes the luck of
+// another one, whichever comes first.
+type chances struct {
+	seed uint64
+	mu   sync.Mutex
+	all  map[string]*chance
+}
+
+func (c *chances) of(what string) *chance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[string]*chance{}
+	}
+	if c.all[what] == nil {
+		h := fnv.New64a()
+		h.Write([]byte(what))
+		c.all[what] = &chance{r: rand.New(rand.NewPCG(c.seed, h.Sum64()))} //nolint:gosec // not a secret
+	}
+	return c.all[what]
 }
 
 // options of the world that a schedule is played in.

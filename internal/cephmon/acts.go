@@ -239,12 +239,14 @@ func endpoint(m ceph.Mon) string {
 }
 
 // removeMon takes a mon out of the monmap. Ceph is asked once more, and answers by the quorum that it remembers; what
-// it cannot know yet, a commit right before the removal tells.
+// it cannot know yet, a commit right before the removal tells. If the quorum is lost right then, the removal must not
+// be carried out when it is back: another mon may be dead by then, and this one live.
 func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) {
-	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
+	c, closes, err := x.clusters.Apart(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
 	if err != nil {
 		return storage.Answer{}, err
 	}
+	defer closes()
 	if a, err := c.OKToRemoveMon(ctx, mon); err != nil || !a.OK && a.Refusal != storage.RefusalUnknown {
 		return a, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,18 +37,28 @@ type Ceph interface {
 	RemoveMon(ctx context.Context, name string) error
 }
 
+// Clusters are the Ceph clusters of all policies.
+type Clusters interface {
+	// Client asks over a connection that others use, too.
+	Client(ctx context.Context, key storage.ClusterKey) (Ceph, error)
+	// Apart asks over a connection of its own, until it is closed: then the monitors drop what they have not begun.
+	Apart(ctx context.Context, key storage.ClusterKey) (c Ceph, closes func(), err error)
+}
+
 // Mons are the mons of all CephMons.
 type Mons struct {
-	typed kubernetes.Interface
-	api   client.Client
-	ceph  func(ctx context.Context, key storage.ClusterKey) (Ceph, error)
+	typed    kubernetes.Interface
+	api      client.Client
+	clusters Clusters
 }
 
 // New makes Mons of two clients of one API server and of what connects to Ceph.
-func New(
-	typed kubernetes.Interface, api client.Client, dial func(ctx context.Context, key storage.ClusterKey) (Ceph, error),
-) *Mons {
-	return &Mons{typed: typed, api: api, ceph: dial}
+func New(typed kubernetes.Interface, api client.Client, clusters Clusters) *Mons {
+	return &Mons{typed: typed, api: api, clusters: clusters}
+}
+
+func (m *Mons) ceph(ctx context.Context, key storage.ClusterKey) (Ceph, error) {
+	return m.clusters.Client(ctx, key)
 }
 
 // Ref names a CephMon.
@@ -95,20 +106,30 @@ func (m *Mons) read(ctx context.Context, ref Ref) (*world, error) {
 			"allowed with a CephMon: new mons get the labels that matchLabels names")
 	}
 	w.set.Selector = selector.MatchLabels
-	var err error
-	if w.endpoints, err = m.typed.CoreV1().ConfigMaps(ref.Namespace).Get(ctx,
-		w.policy.Spec.Ceph.Connection.MonEndpoints.Name, metav1.GetOptions{}); err != nil {
-		return nil, err
-	}
-	if w.rook, err = m.cephCluster(ctx, ref.Namespace); err != nil {
-		return nil, err
-	}
-	names, err := m.cephMons(ctx, storage.ClusterKey{Namespace: ref.Namespace, Name: c.Spec.Policy})
-	if err != nil {
-		return nil, err
-	}
-	w.others = slices.DeleteFunc(names, func(name string) bool { return name == ref.Name })
-	return w, m.lists(ctx, ref.Namespace, w)
+	return w, m.readAll(ctx, ref, w)
+}
+
+// readAll reads what a decision is made of beside the CephMon and its policy. What does not depend on anything else is
+// asked for at once: an act looks twice, and a look would be a dozen requests one after the other.
+func (m *Mons) readAll(ctx context.Context, ref Ref, w *world) error {
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		w.endpoints, err = m.typed.CoreV1().ConfigMaps(ref.Namespace).Get(ctx,
+			w.policy.Spec.Ceph.Connection.MonEndpoints.Name, metav1.GetOptions{})
+		return err
+	})
+	g.Go(func() (err error) {
+		w.rook, err = m.cephCluster(ctx, ref.Namespace)
+		return err
+	})
+	g.Go(func() error {
+		names, err := m.cephMons(ctx, storage.ClusterKey{Namespace: ref.Namespace, Name: w.policy.Name})
+		w.others = slices.DeleteFunc(names, func(name string) bool { return name == ref.Name })
+		return err
+	})
+	g.Go(func() error { return m.listPods(ctx, ref.Namespace, w) })
+	g.Go(func() error { return m.listClaims(ctx, ref.Namespace, w) })
+	return g.Wait()
 }
 
 // cephCluster is the first CephCluster of a namespace. Where Rook was never installed there is no such resource.
@@ -125,7 +146,9 @@ func (m *Mons) cephCluster(ctx context.Context, namespace string) (string, error
 	return "CephCluster " + list.Items[0].Name, nil
 }
 
-func (m *Mons) lists(ctx context.Context, namespace string, w *world) error {
+// listPods lists Deployments, then pods, then nodes: a mon that has neither of the former two has none, since nobody
+// makes a pod for a Deployment that is gone; and a pod on a node that there is not is on one that was deleted.
+func (m *Mons) listPods(ctx context.Context, namespace string, w *world) error {
 	deployments, err := m.typed.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -138,11 +161,16 @@ func (m *Mons) lists(ctx context.Context, namespace string, w *world) error {
 	if err != nil {
 		return err
 	}
+	w.deployments, w.pods, w.nodes = deployments.Items, pods.Items, nodes.Items
+	return nil
+}
+
+func (m *Mons) listClaims(ctx context.Context, namespace string, w *world) error {
 	claims, err := m.typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	w.deployments, w.pods, w.nodes, w.claims = deployments.Items, pods.Items, nodes.Items, claims.Items
+	w.claims = claims.Items
 	return nil
 }
 

@@ -261,7 +261,7 @@ func (m *Mons) Forget(ctx context.Context, ref Ref, work monplan.Work) error {
 	}
 	w := &world{}
 	w.set.Namespace, w.set.Name = ref.Namespace, ref.Name
-	if err := m.lists(ctx, ref.Namespace, w); err != nil {
+	if err := errors.Join(m.listPods(ctx, ref.Namespace, w), m.listClaims(ctx, ref.Namespace, w)); err != nil {
 		return err
 	}
 	x := act{Mons: m, world: w, work: work}

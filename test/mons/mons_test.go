@@ -3,6 +3,7 @@ package mons
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/monplan"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
@@ -90,6 +93,35 @@ func TestHostPathToClaims(t *testing.T) {
 	require.NoError(t, w.api.Delete(t.Context(), w.cephMon()))
 	w.named("e f g", "e f g", "e f g") // whoever deletes a CephMon deletes no mon
 	assert.Len(t, w.quorum(), 3)
+}
+
+// TestARemovalThatNobodyWaitsForAnyMore: mons without a quorum keep what they were asked for, and carry it out when
+// they have one again, as long as the connection is there. On a connection of its own it is dropped.
+func TestARemovalThatNobodyWaitsForAnyMore(t *testing.T) {
+	turns.Await(t, "TestARemovalThatNobodyWaitsForAnyMore", time.Minute)
+	w := start(t, "late", 3, 1)
+	w.login.CommandTimeout = 3 * time.Second
+	inVain := func(closes bool) {
+		c, done, err := oneCluster{w}.Apart(t.Context(), storage.ClusterKey{})
+		require.NoError(t, err)
+		t.Cleanup(done)
+		w.nodes.hang(syscall.SIGSTOP, "b", "c")
+		time.Sleep(6 * time.Second) // for as long as their lease lasts, those that are left do not know
+		require.True(t, ceph.IsTimeout(c.RemoveMon(t.Context(), "b")))
+		if closes {
+			done()
+			time.Sleep(time.Second) // it is closed aside
+		}
+		w.nodes.hang(syscall.SIGCONT, "b", "c")
+	}
+	inVain(true)
+	for range 10 {
+		assert.Contains(t, w.monmap(), "b")
+		time.Sleep(time.Second)
+	}
+	inVain(false)
+	require.Eventually(t, func() bool { return !slices.Contains(w.monmap(), "b") }, time.Minute, time.Second,
+		"if they drop it by themselves no connection of its own is needed")
 }
 
 // TestADeadMonLeavesFirst: its node is deleted with its store. All is made ready, then it leaves, then its successor

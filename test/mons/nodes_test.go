@@ -37,6 +37,7 @@ type nodes struct {
 
 	mu      sync.Mutex
 	running map[string]*process // by the name of a pod
+	pids    sync.Map            // of their programs, by the name of a pod
 	made    int
 }
 
@@ -282,9 +283,26 @@ func (n *nodes) program(ctx context.Context, pod *corev1.Pod, c corev1.Container
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		n.pids.Store(pod.Name, cmd.Process.Pid)
+		err = cmd.Wait()
+		n.pids.Delete(pod.Name)
+	}
 	fmt.Fprintf(n.log, "%s: %s ended: %v\n", pod.Name, c.Name, err)
 	return err
+}
+
+// hang stops mons where they are, or lets them go on.
+func (n *nodes) hang(signal syscall.Signal, mons ...string) {
+	n.t.Helper()
+	for pod, pid := range n.pids.Range {
+		if slices.ContainsFunc(mons, func(mon string) bool {
+			return strings.HasPrefix(pod.(string), "rook-ceph-mon-"+mon+"-")
+		}) {
+			require.NoError(n.t, syscall.Kill(-pid.(int), signal))
+		}
+	}
 }
 
 func address(pod *corev1.Pod) string {

@@ -84,6 +84,7 @@ type world struct {
 	api       client.Client
 	nodes     *nodes
 	conn      *rados.Conn // lockkeeper's own
+	login     rados.Config
 	mons      *cephmon.Mons
 	memory    cephmon.Memory
 	acts      []string
@@ -248,11 +249,32 @@ func (w *world) connect() {
 		var q ceph.QuorumStatus
 		return err == nil && json.Unmarshal(output, &q) == nil && len(q.QuorumNames) == 3
 	}, time.Minute, 200*time.Millisecond)
-	w.conn = w.dial("client.lockkeeper", "mon", w.caps("ceph-caps.txt")+", "+w.caps("ceph-caps-cephmon.txt"))
-	asked := func(context.Context, storage.ClusterKey) (cephmon.Ceph, error) {
-		return ceph.Client{Commander: w.conn}, nil
+	w.login, w.conn = w.dial("client.lockkeeper", "mon", w.caps("ceph-caps.txt")+", "+w.caps("ceph-caps-cephmon.txt"))
+	w.mons = cephmon.New(w.kube, w.api, oneCluster{w})
+}
+
+// oneCluster is the Ceph cluster of each policy.
+type oneCluster struct{ w *world }
+
+func (c oneCluster) Client(context.Context, storage.ClusterKey) (cephmon.Ceph, error) {
+	return ceph.Client{Commander: c.w.conn}, nil
+}
+
+func (c oneCluster) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Ceph, func(), error) {
+	endpoints, err := c.w.kube.CoreV1().ConfigMaps(c.w.ref.Namespace).Get(ctx, "rook-ceph-mon-endpoints",
+		metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
 	}
-	w.mons = cephmon.New(w.kube, w.api, asked)
+	login := c.w.login
+	if login.MonHost, err = ceph.ParseMonEndpoints("data", endpoints.Data["data"]); err != nil {
+		return nil, nil, err
+	}
+	conn, err := rados.Connect(ctx, login)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ceph.Client{Commander: conn}, conn.Close, nil
 }
 
 func (w *world) caps(file string) string {
@@ -261,17 +283,18 @@ func (w *world) caps(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func (w *world) dial(user string, caps ...string) *rados.Conn {
+func (w *world) dial(user string, caps ...string) (rados.Config, *rados.Conn) {
 	w.Helper()
 	key := w.command("ceph", append([]string{"auth", "get-or-create-key", user}, caps...)...)
 	hosts, err := ceph.ParseMonEndpoints("mon_host", w.command("ceph-conf", "--lookup", "mon_host"))
 	require.NoError(w, err)
-	conn, err := rados.Connect(w.Context(), rados.Config{
+	login := rados.Config{
 		MonHost: hosts, User: strings.TrimPrefix(user, "client."), Key: rados.Key(key), CommandTimeout: 30 * time.Second,
-	})
+	}
+	conn, err := rados.Connect(w.Context(), login)
 	require.NoError(w, err)
 	w.Cleanup(conn.Close)
-	return conn
+	return login, conn
 }
 
 // write makes an object of ours as a person would write it; the API server adds what is left out.
@@ -363,9 +386,20 @@ func (w *world) quorum() []string {
 	return names
 }
 
+// monmap are the mons in the monmap, proved.
+func (w *world) monmap() (names []string) {
+	w.Helper()
+	q, err := ceph.Client{Commander: w.conn}.ProvedQuorum(w.Context())
+	require.NoError(w, err)
+	for _, mon := range q.MonMap.Mons {
+		names = append(names, mon.Name)
+	}
+	return names
+}
+
 // load has a client write to the mons all the time, and tells how long the longest write took, and whether one failed.
 func (w *world) load() (stop func() (writes int, longest time.Duration)) {
-	conn := w.dial("client.writer", "mon", `allow command "config-key set"`)
+	_, conn := w.dial("client.writer", "mon", `allow command "config-key set"`)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	done := make(chan struct{})
 	writes, longest := 0, time.Duration(0)

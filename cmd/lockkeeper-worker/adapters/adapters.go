@@ -41,12 +41,23 @@ func New(cfg *rest.Config) (*Adapters, error) {
 		Adapters: worker.Adapters{
 			Policies: cluster, Budgets: cluster, Nodes: cluster, Clusters: kinds,
 			OSDSets: cephosd.New(typed, api, cephs).Asking(cluster.May), Machines: machines.Fencer{Client: api},
-			Mons: cephmon.New(typed, api, func(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, error) {
-				return cephs.Client(ctx, key)
-			}),
+			Mons: cephmon.New(typed, api, monClusters{cephs}),
 		},
 		closes: []func(){longhorns.Close, cephs.Close},
 	}, nil
+}
+
+// monClusters are Ceph clusters as cephmon asks them.
+type monClusters struct{ *cephcluster.Clusters }
+
+// Client implements cephmon.Clusters.
+func (c monClusters) Client(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, error) {
+	return c.Clusters.Client(ctx, key)
+}
+
+// Apart implements cephmon.Clusters.
+func (c monClusters) Apart(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, func(), error) {
+	return c.Clusters.Apart(ctx, key)
 }
 
 // Close ends all connections.

@@ -114,6 +114,22 @@ func (c *Clusters) Client(ctx context.Context, key storage.ClusterKey) (ceph.Cli
 	return ceph.Client{Commander: s.(*cluster).line}, nil
 }
 
+// Apart asks the storage cluster of a policy over a connection of its own, which whoever has it closes. Monitors that
+// have no quorum keep what they were asked for, and carry it out as soon as they have one again, whether anybody still
+// waits for that or not, for as long as the connection is there. What must not be done late is asked for on such a one.
+func (c *Clusters) Apart(ctx context.Context, key storage.ClusterKey) (ceph.Client, func(), error) {
+	s, err := c.StorageCluster(ctx, key)
+	if err != nil {
+		return ceph.Client{}, nil, err
+	}
+	x := s.(*cluster)
+	conn, err := x.sameCluster(ctx, c.dialAs, x.policy)
+	if err != nil {
+		return ceph.Client{}, nil, err
+	}
+	return ceph.Client{Commander: conn}, conn.Close, nil
+}
+
 // lately is the policy, if it was read a moment ago; nil otherwise.
 func (c *Clusters) lately(key storage.ClusterKey) *v1alpha1.MaintenancePolicy {
 	c.mu.Lock()

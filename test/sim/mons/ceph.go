@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,6 +36,7 @@ type quorum struct {
 	told     time.Time         // when it was answered last who has proved to live
 	lost     time.Time         // since when there is no majority; zero: there is one
 	promises []promise
+	late     []belated
 }
 
 // promise is a yes of Ceph's to something that may follow any moment.
@@ -126,6 +128,7 @@ func (w *World) observe() {
 	}
 	if w.commits() {
 		w.agreeOn(living)
+		w.catchUp()
 	}
 }
 
@@ -224,8 +227,31 @@ func (w *World) list(names []string) string {
 	return strings.Join(out, ",")
 }
 
-// commander is lockkeeper's connection to the mons.
-type commander struct{ *World }
+// commander is a connection of lockkeeper's to the mons.
+type commander struct {
+	*World
+	closed *atomic.Bool // nil: it is kept
+}
+
+// belated is what nobody waits for any more, and the mons do when they have a quorum again: they drop it only if the
+// connection is gone by then (seen with Ceph 16).
+type belated struct {
+	name   string // of the mon that leaves
+	asked  when
+	closed *atomic.Bool
+}
+
+// catchUp does what the mons were asked for while they had no quorum.
+func (w *World) catchUp() {
+	late := w.late
+	w.late = nil
+	for _, b := range late {
+		if _, there := w.member(b.name); there && (b.closed == nil || !b.closed.Load()) {
+			w.tell("the mons do what nobody waits for any more: mon rm %s", b.name)
+			w.remove(b.name, b.asked)
+		}
+	}
+}
 
 // cephError is a return code of Ceph's.
 type cephError struct{ code syscall.Errno }
@@ -258,6 +284,11 @@ func (c commander) MonCommand(ctx context.Context, command []byte) (output []byt
 	for {
 		if commits {
 			if err := c.awaitCommit(ctx); err != nil {
+				if change {
+					c.mu.Lock()
+					c.late = append(c.late, belated{q.Name, asked, c.closed})
+					c.mu.Unlock()
+				}
 				return nil, "", err
 			}
 		}

@@ -1,7 +1,9 @@
 package mons
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,10 +120,10 @@ func (w *World) KillMon(name string) bool {
 	return w.luck("mon."+name+" dies", func(mon string) bool { return mon == name }, func() { w.down[name] = true })
 }
 
-// Revive has all mons live again that were killed.
-func (w *World) Revive() {
-	w.luck("all mons that were killed are started again", nil, func() {
-		clear(w.down)
+// Revive has mons live again that were killed; without names, all of them.
+func (w *World) Revive(names ...string) {
+	w.luck(strings.TrimSpace("mons that were killed are started again "+strings.Join(names, ", ")), nil, func() {
+		maps.DeleteFunc(w.down, func(mon string, _ bool) bool { return len(names) == 0 || slices.Contains(names, mon) })
 		for _, p := range w.pods {
 			if p.mon() != "" && !p.ready.IsZero() && !w.alive(p.mon()) {
 				p.ready = time.Now().Add(3 * time.Second)

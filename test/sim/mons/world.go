@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,8 +61,8 @@ type Options struct {
 	Own bool
 	// Draw draws a number below n.
 	Draw func(n int) int
-	// Latency is how long one request takes.
-	Latency func() time.Duration
+	// Latency is how long one request takes, by what it does: some are under way at one time.
+	Latency func(op string) time.Duration
 	// Fail is asked before each request. change: it changes something.
 	Fail func(ctx context.Context, op string, change bool) Failure
 	// May stops whoever must not do anything any more.
@@ -300,7 +301,7 @@ func (w *World) request(ctx context.Context, op string, change bool, do func() e
 	}
 	var takes time.Duration
 	if w.opts.Latency != nil {
-		takes = w.opts.Latency()
+		takes = w.opts.Latency(op)
 	}
 	if err := pause(ctx, takes/2); err != nil {
 		return err
@@ -342,10 +343,21 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // Mons are lockkeeper's own adapters in front of this world.
 func (w *World) Mons() *cephmon.Mons {
-	return cephmon.New(server{World: w}, objects{World: w},
-		func(context.Context, storage.ClusterKey) (cephmon.Ceph, error) {
-			return ceph.Client{Commander: commander{w}}, nil
-		})
+	return cephmon.New(server{World: w}, objects{World: w}, clusters{w})
+}
+
+// clusters are lockkeeper's connections to the mons.
+type clusters struct{ w *World }
+
+func (c clusters) Client(context.Context, storage.ClusterKey) (cephmon.Ceph, error) {
+	return ceph.Client{Commander: commander{World: c.w}}, nil
+}
+
+// Apart takes a moment, as a connection does.
+func (c clusters) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Ceph, func(), error) {
+	closed := new(atomic.Bool)
+	err := c.w.request(ctx, "connect", false, func() error { return nil })
+	return ceph.Client{Commander: commander{c.w, closed}}, func() { closed.Store(true) }, err
 }
 
 // names are those of the monmap, sorted.
