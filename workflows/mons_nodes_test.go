@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -178,5 +179,30 @@ func TestAutomatic(t *testing.T) {
 		w.Spec("claims", mons.Claims("disk"))
 		require.Equal(s, []string{"Migrate: mon.d for mon.a", "Migrate: mon.e for mon.b", "Migrate: mon.f for mon.c"},
 			looks().Steps)
+	})
+}
+
+// A node comes back with an empty disk while its mon leaves: the mon's pod makes a new store, and adds itself to the
+// monmap once more after its successor was started, before it is ended. Then it has to leave again.
+func TestAMonAddsItselfAgainAsItEnds(t *testing.T) {
+	t.Parallel()
+	slow := fiveZones
+	slow.Draw = func(n int) int { return n - 1 } // whatever takes some time takes as long as it may
+	simulated(t, sim.Options{}, slow, func(s *scene, w *mons.World) {
+		w.Rook(true) // so that nobody replaces the mon while its node is away
+		w.DeleteNode(0)
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		require.Equal(s, workflows.OutcomeRefused, out.Outcome)
+		time.Sleep(mons.HealthTimeout + time.Minute)
+		w.Rook(false)
+		w.NodesReturn()
+		out = s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Equal(s, []string{"FailOver: mon.d for mon.a"}, out.Steps)
+		story := strings.Join(w.Acts(), "\n")
+		require.Equal(s, 2, strings.Count(story, "mon rm a"), story)
+		require.Equal(s, []string{"b", "c", "d"}, w.Names())
+		require.Empty(s, w.Leftovers())
+		require.Empty(s, w.Whole())
 	})
 }

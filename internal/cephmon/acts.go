@@ -282,10 +282,11 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 }
 
 // hasPlace answers whether what was made ready for the newcomer still is, where the old mon leaves first. Whoever has
-// waited for the lease decided that a while ago.
+// waited for the lease decided that a while ago. A newcomer that was started has its place: the old mon had left then,
+// and has added itself once more, since its node came back with an empty disk before its pod was ended.
 func (x act) hasPlace() storage.Answer {
 	now := x.world.work(x.work, "")
-	if now.OldFirst() && (!now.Canary || !now.Scheduled || !now.Claimed) {
+	if now.OldFirst() && now.Started.IsZero() && (!now.Canary || !now.Scheduled || !now.Claimed) {
 		return no("mon.%s has no node any more, or no volume", x.work.Newcomer)
 	}
 	return storage.Answer{OK: true}

@@ -120,10 +120,10 @@ func (w *World) judgeRemoval(name string, asked when) {
 const heardOf = 20 * time.Second
 
 // judgeSuccessor judges whether what a mon leaves for is ready, where fewer are left than the spec says: a node that
-// works, with a place for its successor.
+// works, with a place for its successor. One that has added itself once more has a successor already.
 func (w *World) judgeSuccessor(name string) {
 	if w.cephMon == nil || len(w.monmap)-1 >= min(int(w.cephMon.Spec.Count), w.counted) || w.newest(name) ||
-		time.Since(w.upset) < heardOf {
+		w.removed[name] || time.Since(w.upset) < heardOf {
 		return
 	}
 	for _, p := range w.pods {
@@ -164,7 +164,7 @@ func (w *World) judgeRestart(d *appsv1.Deployment) {
 	}
 	for _, p := range w.pods { // which still serves, but not for long
 		if d := w.deployments[p.of]; p.mon() != "" && p.mon() != name && d != nil && d.Generation != p.spec &&
-			!w.deadNodes[p.Spec.NodeName] {
+			w.alive(name) && !w.deadNodes[p.Spec.NodeName] {
 			w.violate("mon.%s is restarted while mon.%s is", name, p.mon())
 		}
 	}
