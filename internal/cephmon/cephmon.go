@@ -28,21 +28,26 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
-// Ceph is what is asked of a Ceph cluster; ceph.Client is one.
+// Ceph is what is asked of a Ceph cluster. None of it does harm if the mons do it late, for nobody.
 type Ceph interface {
 	ProvedQuorum(ctx context.Context) (ceph.QuorumStatus, error)
 	OKToStopMon(ctx context.Context, name string) (storage.Answer, error)
-	OKToRemoveMon(ctx context.Context, name string) (storage.Answer, error)
 	OKToAddMon(ctx context.Context) (storage.Answer, error)
+}
+
+// Remover takes mons out of the monmap of a Ceph cluster, and asks whether it may.
+type Remover interface {
+	ProvedQuorum(ctx context.Context) (ceph.QuorumStatus, error)
+	OKToRemoveMon(ctx context.Context, name string) (storage.Answer, error)
 	RemoveMon(ctx context.Context, name string) error
 }
 
-// Clusters are the Ceph clusters of all policies.
+// Clusters are the Ceph clusters of all policies. A ceph.Client is what both ask.
 type Clusters interface {
 	// Client asks over a connection that others use, too.
 	Client(ctx context.Context, key storage.ClusterKey) (Ceph, error)
 	// Apart asks over a connection of its own, until it is closed: then the monitors drop what they have not begun.
-	Apart(ctx context.Context, key storage.ClusterKey) (c Ceph, closes func(), err error)
+	Apart(ctx context.Context, key storage.ClusterKey) (r Remover, closes func(), err error)
 }
 
 // Mons are the mons of all CephMons.

@@ -260,7 +260,7 @@ func (c oneCluster) Client(context.Context, storage.ClusterKey) (cephmon.Ceph, e
 	return ceph.Client{Commander: c.w.conn}, nil
 }
 
-func (c oneCluster) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Ceph, func(), error) {
+func (c oneCluster) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Remover, func(), error) {
 	endpoints, err := c.w.kube.CoreV1().ConfigMaps(c.w.ref.Namespace).Get(ctx, "rook-ceph-mon-endpoints",
 		metav1.GetOptions{})
 	if err != nil {

@@ -56,7 +56,7 @@ func (c monClusters) Client(ctx context.Context, key storage.ClusterKey) (cephmo
 }
 
 // Apart implements cephmon.Clusters.
-func (c monClusters) Apart(ctx context.Context, key storage.ClusterKey) (cephmon.Ceph, func(), error) {
+func (c monClusters) Apart(ctx context.Context, key storage.ClusterKey) (cephmon.Remover, func(), error) {
 	return c.Clusters.Apart(ctx, key)
 }
 

@@ -46,7 +46,8 @@ func (l *line) MonCommand(ctx context.Context, command []byte) ([]byte, string, 
 	output, status, err := conn.MonCommand(ctx, command)
 	l.heard(conn, asked, err)
 	if anew := l.now(); anew != conn && !isAnswer(err) && ctx.Err() == nil {
-		return anew.MonCommand(ctx, command) // it was made anew meanwhile, and every command may be repeated
+		// It was made anew meanwhile, and every command may be repeated. What may not be done late goes Apart.
+		return anew.MonCommand(ctx, command)
 	}
 	return output, status, err
 }

@@ -354,7 +354,7 @@ func (c clusters) Client(context.Context, storage.ClusterKey) (cephmon.Ceph, err
 }
 
 // Apart takes a moment, as a connection does.
-func (c clusters) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Ceph, func(), error) {
+func (c clusters) Apart(ctx context.Context, _ storage.ClusterKey) (cephmon.Remover, func(), error) {
 	closed := new(atomic.Bool)
 	err := c.w.request(ctx, "connect", false, func() error { return nil })
 	return ceph.Client{Commander: commander{c.w, closed}}, func() { closed.Store(true) }, err
