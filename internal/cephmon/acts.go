@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
@@ -25,8 +27,8 @@ import (
 )
 
 // Do carries out the first act of a step that was just decided, and that is written down. It changes one thing and does
-// not wait for what follows from it: the next look says how far that is. An answer of no is a reason why nothing was
-// done; an error means that nobody knows.
+// not wait for what follows from it, but a moment for a mon to come: the next look says how far that is. An answer of
+// no is a reason why nothing was done; an error means that nobody knows.
 func (m *Mons) Do(ctx context.Context, ref Ref, step monplan.Step) (storage.Answer, error) {
 	w, err := m.read(ctx, ref)
 	if err != nil {
@@ -43,7 +45,7 @@ func (m *Mons) Do(ctx context.Context, ref Ref, step monplan.Step) (storage.Answ
 	case monplan.Start:
 		return x.start(ctx)
 	case monplan.AwaitQuorum:
-		return storage.Answer{OK: true}, nil // the next look tells
+		return yes(x.awaitQuorum(ctx, first.Mon))
 	case monplan.SaveEndpoints:
 		return x.saveEndpoints(ctx)
 	case monplan.RemoveMon:
@@ -141,6 +143,29 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 		err = nil
 	}
 	return yes(err)
+}
+
+// A mon comes into quorum seconds after its start. To ask Ceph for that takes a millisecond, and a look at everything a
+// dozen requests.
+const (
+	asksForQuorum = 100 * time.Millisecond
+	mostForQuorum = 2 * time.Second
+)
+
+// awaitQuorum waits for a moment until Ceph says that a mon is in quorum, which the next look has it prove.
+func (x act) awaitQuorum(ctx context.Context, mon string) error {
+	c, err := x.ceph(ctx, storage.ClusterKey{Namespace: x.namespace(), Name: x.policy.Name})
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, asksForQuorum, mostForQuorum, true, func(ctx context.Context) (bool, error) {
+		q, err := c.QuorumStatus(ctx)
+		return slices.Contains(q.QuorumNames, mon), err
+	})
+	if wait.Interrupted(err) {
+		return nil
+	}
+	return err
 }
 
 // hosts is where the living mons are, as mon_host has it.

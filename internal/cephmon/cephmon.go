@@ -30,6 +30,7 @@ import (
 
 // Ceph is what is asked of a Ceph cluster. None of it does harm if the mons do it late, for nobody.
 type Ceph interface {
+	QuorumStatus(ctx context.Context) (ceph.QuorumStatus, error)
 	ProvedQuorum(ctx context.Context) (ceph.QuorumStatus, error)
 	OKToStopMon(ctx context.Context, name string) (storage.Answer, error)
 	OKToAddMon(ctx context.Context) (storage.Answer, error)
