@@ -389,7 +389,8 @@ func lookClean(f Facts) []Obstacle {
 	switch {
 	case h.NoManager:
 		o.Name, o.What, o.Change = obstacleNoManager, h.Reason,
-			"a mgr has to run: `ceph mgr stat`, `kubectl -n "+namespaceOf(f.Policy)+" get pods -l app=rook-ceph-mgr`"
+			"a mgr has to run: `ceph mgr stat`, `kubectl -n "+namespaceOf(f.Policy)+" get pods -l app=rook-ceph-mgr`. If one "+
+				"runs, and Ceph does not name it within a minute, it has lost the mons: delete its pod"
 	case !h.Fresh:
 		o.What = "whether the data is whole is not known: " + orDash(h.Reason)
 		o.Change = "wait: after an OSD came or went it takes up to three report periods to know, some 15 s. An OSD that " +

@@ -97,6 +97,9 @@ func printSeconds(name string, parts []split, of func(split) time.Duration) {
 	fmt.Printf("%s_s %.2f s\n%s_max_s %.2f s\n", name, all[len(all)/2].Seconds(), name, all[len(all)-1].Seconds())
 }
 
+// roundTakes is how long all mons may take to move: some 15 s each is usual.
+const roundTakes = 5 * time.Minute
+
 // migrate changes the spec, and has every mon moved. events is how many the histories of the job have.
 func (w *world) migrate(ctx context.Context, spec string) (acts []act, events int, err error) {
 	began := time.Now()
@@ -105,8 +108,10 @@ func (w *world) migrate(ctx context.Context, spec string) (acts []act, events in
 		spec); err != nil {
 		return nil, 0, err
 	}
-	if err := lab.Command(ctx, "lockkeeper", "migrate-mons", name, "--wait"); err != nil {
-		return nil, 0, err
+	moving, cancel := context.WithTimeoutCause(ctx, roundTakes, fmt.Errorf("the mons have not moved within %s", roundTakes))
+	defer cancel()
+	if err := lab.Command(moving, "lockkeeper", "migrate-mons", name, "--wait"); err != nil {
+		return nil, 0, errors.Join(context.Cause(moving), err) // err has what the command said it waits for
 	}
 	return readHistories(ctx, w.Temporal, jobs.MigrateMons.ID(w.namespace, w.cephMon), began)
 }
