@@ -128,8 +128,7 @@ func (d *Doctor) serves(p *v1alpha1.MaintenancePolicy, name string, k *workflows
 	d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(k))
 	for _, note := range k.View.Notes {
 		if note != flushRefused(k.View.Notes) { // of which reports tells
-			d.found(FoundWarning, name+": "+note, "if access is denied, give lockkeeper's Ceph user the rights of "+
-				"deploy/ceph-caps.txt; otherwise a mon hangs or has just died: `ceph -s`")
+			d.found(FoundWarning, name+": "+note, remedyOf(k.Kind, note))
 		}
 	}
 	d.counted(name, k)

@@ -542,6 +542,12 @@ func TestDoctor(t *testing.T) {
 				i.keeper.View.Notes = []string{"no mon that is in quorum is let go, since the mons do not commit anything: denied"}
 			}, nil, "rook-ceph/rook-ceph: no mon that is in quorum is let go", "deploy/ceph-caps.txt",
 		},
+		"a flag": {
+			func(i *installation) {
+				i.keeper.View.Notes = []string{storageview.FlagNote + "norecover may keep data"}
+			}, nil,
+			"rook-ceph/rook-ceph: the flag norecover", "unset it when whoever set it is done",
+		},
 		"pods with and without a controller": {
 			func(i *installation) {
 				i.keeper.View.Marks, i.keeper.View.MonsMixed = &storage.Marks{Mixed: true}, true

@@ -32,6 +32,7 @@ const (
 	obstacleUnknown      = "NotKnown"
 	obstacleNooutExpired = "NooutExpired"
 	obstacleFlag         = "CephFlag"
+	obstacleNote         = "StorageNote"
 	obstacleNoWatcher    = "WatcherNotRunning"
 	obstacleCompromise   = "PoolsDisagree"
 	obstacleClosed       = "ClosedForAMoment"

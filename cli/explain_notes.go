@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
 )
 
@@ -122,14 +123,11 @@ func lookNotes(f Facts) []Obstacle {
 	}
 	var out []Obstacle
 	for _, note := range f.Now.View.Notes {
-		if flushRefused([]string{note}) != "" {
-			out = append(out, Obstacle{Name: obstacleFlag, What: note, Change: flushRemedy})
-			continue
+		name := obstacleNote
+		if strings.HasPrefix(note, storageview.FlagNote) {
+			name = obstacleFlag
 		}
-		out = append(out, Obstacle{
-			Name: obstacleFlag, What: note,
-			Change: "unset it when whoever set it is done: the PGs decide, and they may not become clean meanwhile",
-		})
+		out = append(out, Obstacle{Name: name, What: note, Change: remedyOf(f.Now.Kind, note)})
 	}
 	return out
 }

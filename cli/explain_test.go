@@ -236,6 +236,12 @@ func TestExplain(t *testing.T) {
 		"closed-for-a-moment": {edit(func(w *world) {
 			w.keeper.Decision = budget.CloseFirst(w.keeper.Decision, "the marks that are being written have to be done first")
 		}), "node-a", nil, []string{"ClosedForAMoment"}},
+		"notes": {edit(func(w *world) {
+			w.keeper.View.Notes = []string{
+				"the flag norecover may keep data from becoming whole; it is set on all OSDs",
+				"no mon that is in quorum is let go, since the mons do not commit anything: denied",
+			}
+		}), "node-a", nil, []string{"CephFlag", "StorageNote"}},
 		"old-worker": {edit(func(w *world) { w.keeper.Known = nil }), "node-a", []string{"NotKnown"}, nil},
 		"temporal-away-for-long": {edit(func(w *world) {
 			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)",

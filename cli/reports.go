@@ -7,7 +7,9 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/pghealth"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -34,6 +36,21 @@ func flushRefused(notes []string) string {
 		}
 	}
 	return ""
+}
+
+// remedyOf is what to do about what a keeper notes of its storage cluster, which keeps nothing closed by itself.
+func remedyOf(kind storage.Kind, note string) string {
+	switch {
+	case kind == storage.Longhorn:
+		return "mend what it names: what that may be about stays protected until then"
+	case strings.HasPrefix(note, fieldFlush):
+		return flushRemedy
+	case strings.HasPrefix(note, storageview.FlagNote):
+		return "unset it when whoever set it is done: the PGs decide, and they may not become clean meanwhile"
+	default: // the mons do not commit
+		return "if access is denied, give lockkeeper's Ceph user the rights of deploy/ceph-caps.txt; otherwise a mon hangs " +
+			"or has just died: `ceph -s`"
+	}
 }
 
 // proofTakes is how long lockkeeper waits until Ceph's word counts after something changed; 0: not known.

@@ -24,12 +24,15 @@ func checkFlags(m *ceph.OSDMap, problems *problems) {
 	}
 }
 
+// FlagNote is how a note of a flag begins.
+const FlagNote = "the flag "
+
 // notes say what people should know that is no reason to stay closed.
 func notes(m *ceph.OSDMap) []string {
 	var out []string
 	for _, flag := range slowing {
 		if where := m.Flagged(flag); len(where) > 0 {
-			out = append(out, "the flag "+flag+" may keep data from becoming whole; it is set on "+brief.List(where,
+			out = append(out, FlagNote+flag+" may keep data from becoming whole; it is set on "+brief.List(where,
 				maxExamples))
 		}
 	}

@@ -108,7 +108,8 @@ func (w *world) migrate(ctx context.Context, spec string) (acts []act, events in
 		spec); err != nil {
 		return nil, 0, err
 	}
-	moving, cancel := context.WithTimeoutCause(ctx, roundTakes, fmt.Errorf("the mons have not moved within %s", roundTakes))
+	late := fmt.Errorf("the mons have not moved within %s", roundTakes)
+	moving, cancel := context.WithTimeoutCause(ctx, roundTakes, late)
 	defer cancel()
 	if err := lab.Command(moving, "lockkeeper", "migrate-mons", name, "--wait"); err != nil {
 		return nil, 0, errors.Join(context.Cause(moving), err) // err has what the command said it waits for
