@@ -37,6 +37,8 @@ type Hosted struct {
 	Turn time.Duration `json:"turn,omitempty"`
 	// TaintExpiry is the age from which an autoscaler's taint does not count; 0: an hour.
 	TaintExpiry time.Duration `json:"taintExpiry,omitempty"`
+	// Detach: what somebody attached to the node by hand is to be detached when it leaves.
+	Detach bool `json:"detach,omitempty"`
 }
 
 // Storage is that of all clusters on the node.

@@ -129,7 +129,7 @@ func (d *Drain) hostedBy(ctx context.Context, cluster storage.ClusterKey, node s
 	}
 	return Hosted{
 		Turn: cmp.Or(p.Settings.AnnouncementTimeout, shortestTurn), TaintExpiry: p.Settings.RemovalTaintExpiry,
-		Cluster: cluster, Hosts: hostsOf(n), Daemons: n.Daemons,
+		Detach: p.Settings.DetachOnCordon, Cluster: cluster, Hosts: hostsOf(n), Daemons: n.Daemons,
 		Domain: storage.FailureDomain{Type: seen.View.FailureDomainType, Name: n.Domain},
 	}, nil
 }

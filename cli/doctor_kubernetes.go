@@ -289,8 +289,13 @@ func (d *Doctor) grant(account string) string {
 		remedy += fmt.Sprintf(". In each namespace with storage:\nkubectl -n %s apply -f deploy/storage-namespace.yaml",
 			d.policies[0].Namespace)
 		for i := range d.policies {
-			if p := &d.policies[i]; kube.KindOf(p) == storage.Longhorn {
-				remedy += fmt.Sprintf("\nkubectl -n %s apply -f deploy/storage-namespace-longhorn.yaml", p.Namespace)
+			p := &d.policies[i]
+			if kube.KindOf(p) != storage.Longhorn {
+				continue
+			}
+			remedy += fmt.Sprintf("\nkubectl -n %s apply -f deploy/storage-namespace-longhorn.yaml", p.Namespace)
+			if kube.Settings(&p.Spec).DetachOnCordon {
+				remedy += " -f deploy/storage-namespace-longhorn-detach.yaml"
 			}
 		}
 	}

@@ -43,15 +43,29 @@ func (j Drain) Phase() string {
 	return s
 }
 
-// WaitsFor says what keeps the job from going on; "" when nothing does.
-func (j Drain) WaitsFor() string { return j.waitsFor(j.said(), "") }
+// WaitsFor says what keeps the job from going on, and what else there is to know; "" when nothing does.
+func (j Drain) WaitsFor() string {
+	warning := ""
+	if j.Status != nil {
+		warning = j.Status.Result.NotDetached
+	}
+	return j.waitsFor(j.said(), warning)
+}
 
 func (j Drain) waitsSince() time.Time { return j.waits(j.said()) }
 
 func (j Drain) done() string {
 	r := j.Result
-	return fmt.Sprintf("%s after %s: %s evicted, %s waited for the lease",
-		outcomes[r.Outcome], r.Took.Round(time.Second), pods(r.Evicted), r.Waited.Round(time.Second))
+	return fmt.Sprintf("%s after %s: %s evicted, %s waited for the lease%s", outcomes[r.Outcome],
+		r.Took.Round(time.Second), pods(r.Evicted), r.Waited.Round(time.Second), detached(r.AttachedByHand))
+}
+
+// detached is what a job had detached that somebody had attached by hand; "": nothing.
+func detached(a workflows.AttachedByHand) string {
+	if len(a.Detached) == 0 {
+		return ""
+	}
+	return ", " + some(a.Detached, mostNames) + " detached, which was attached by hand"
 }
 
 func (j Drain) asks() string { return "" }

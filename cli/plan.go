@@ -40,6 +40,7 @@ type Plan struct {
 	Now           *workflows.KeeperStatus          `json:"now,omitempty"`
 	Reported      v1alpha1.MaintenancePolicyStatus `json:"reported"`
 	kind          storage.Kind                     // of the policy
+	detach        bool                             // what was attached by hand
 	flush         bool                             // spec.ceph.flushPGStats
 	keeperProblem error                            // why it does not
 	// Running is a drain of this node that runs already.
@@ -93,7 +94,7 @@ func (c *Command) planOn(
 		return Plan{}, err
 	}
 	settings := kube.Settings(&policy.Spec)
-	p.kind = kube.KindOf(policy)
+	p.kind, p.detach = kube.KindOf(policy), settings.DetachOnCordon
 	p.flush = policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats
 	p.MaintenanceTimeout, p.AllowMonQuorumLoss, p.Reported = metav1.Duration{Duration: settings.MaintenanceTimeout},
 		settings.AllowMonQuorumLoss, policy.Status

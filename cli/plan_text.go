@@ -200,8 +200,12 @@ func (p Plan) leaseStep(several bool) string {
 		indent = "\n     "
 	}
 	if p.kind == storage.Longhorn {
-		return fmt.Sprintf("get the lease of %s; %s%sthen its instance manager may go as soon as nothing is attached "+
-			"there, and no node that shares a volume with it goes meanwhile", p.where(several), gate, indent)
+		attached := "as soon as nothing is attached there"
+		if p.detach {
+			attached = "as soon as nothing is attached there (what somebody attached by hand is detached)"
+		}
+		return fmt.Sprintf("get the lease of %s; %s%sthen its instance manager may go %s, and no node that shares a volume "+
+			"with it goes meanwhile", p.where(several), gate, indent, attached)
 	}
 	noout := fmt.Sprintf("then noout is set on the node for at most %s", p.MaintenanceTimeout.Duration)
 	if p.several() {

@@ -50,6 +50,10 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 	if err != nil {
 		return nil, fmt.Errorf("deploy/storage-namespace-longhorn.yaml: %w", err)
 	}
+	detach, _, err := kube.ReadRBAC(deploy.LonghornDetach)
+	if err != nil {
+		return nil, fmt.Errorf("deploy/storage-namespace-longhorn-detach.yaml: %w", err)
+	}
 	var out []need
 	add := func(account string, rules []rbacv1.PolicyRule, namespace string) {
 		for _, rule := range rules {
@@ -91,6 +95,9 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 		if kube.KindOf(p) == storage.Longhorn {
 			add(workerAccount, longhorn["lockkeeper-worker-longhorn"], p.Namespace)
 			add(workerAccount, longhorn["lockkeeper-worker-one-writer"], "")
+			if kube.Settings(&p.Spec).DetachOnCordon {
+				add(workerAccount, detach["lockkeeper-worker-longhorn-detach"], p.Namespace)
+			}
 		}
 		seen[p.Namespace] = true
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,7 +61,7 @@ func (j ScaleDown) Phase() string {
 func (j ScaleDown) WaitsFor() string {
 	warning := ""
 	if j.Status != nil {
-		warning = j.Status.Warning
+		warning = cmp.Or(j.Status.Warning, j.Status.Result.NotDetached)
 	}
 	return j.waitsFor(j.said(), warning)
 }
@@ -81,7 +82,7 @@ func (j ScaleDown) done() string {
 	if r.Turns > 0 {
 		s += fmt.Sprintf(", which went back to others %d times meanwhile", r.Turns)
 	}
-	return s
+	return s + detached(r.AttachedByHand)
 }
 
 func (j ScaleDown) asks() string { return "" }

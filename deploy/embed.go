@@ -23,6 +23,11 @@ var RestartOSDs []byte
 //go:embed storage-namespace-longhorn.yaml
 var Longhorn []byte
 
+// LonghornDetach is storage-namespace-longhorn-detach.yaml: what it needs for a policy that has volumes be detached.
+//
+//go:embed storage-namespace-longhorn-detach.yaml
+var LonghornDetach []byte
+
 // CephMon is storage-namespace-cephmon.yaml: what it needs where it is to look after the mons of a CephMon.
 //
 //go:embed storage-namespace-cephmon.yaml

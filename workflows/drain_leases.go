@@ -91,7 +91,10 @@ func (d *drain) resolve(ctx workflow.Context) error {
 	}
 	d.state.Target = target
 	d.claims()
-	return nil
+	if !d.in.Observe {
+		return nil
+	}
+	return d.job.detachByHand(ctx, target, &d.state.Result.AttachedByHand) // it is being emptied already
 }
 
 // wanted is what the drain claims in one storage cluster.

@@ -45,6 +45,7 @@ type DrainNodeResult struct {
 	Evicted int           `json:"evicted"`
 	Took    time.Duration `json:"took"`
 	Waited  time.Duration `json:"waitedForLease"`
+	AttachedByHand
 }
 
 // DrainNode empties a node and stays with it until its storage is whole again. It holds the lease of the node's failure
@@ -209,6 +210,10 @@ func (d *drain) evict(ctx workflow.Context) error {
 	}
 	for {
 		if err := d.job.gate(ctx); err != nil {
+			return err
+		}
+		// Not before the node is cordoned, or it may be attached again; and once more after a pause.
+		if err := d.job.detachByHand(ctx, target, &d.state.Result.AttachedByHand); err != nil {
 			return err
 		}
 		waits := "the pods of " + target.Node + " to be evicted"

@@ -46,6 +46,7 @@ type ScaleDownNodeResult struct {
 	Turns  int           `json:"turns,omitempty"`
 	Took   time.Duration `json:"took"`
 	Waited time.Duration `json:"waitedForLease"`
+	AttachedByHand
 }
 
 // ScaleDownNode sees a node through its removal by an autoscaler, or by whoever else announced that it leaves. It
@@ -320,7 +321,7 @@ func (s *scaleDown) resolve(ctx workflow.Context) error {
 		return errLost
 	}
 	s.state.Target = target
-	return nil
+	return s.job.detachByHand(ctx, target, &s.state.Result.AttachedByHand)
 }
 
 // wanted is what the job claims in one storage cluster. It asks for no flag: nobody comes back to what that would

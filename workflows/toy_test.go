@@ -151,6 +151,48 @@ func TestToyOfAnotherVersion(t *testing.T) {
 	})
 }
 
+// TestDetachesByHand: what somebody attached by hand to a node that is drained or removed is detached from it where the
+// policy says so, and nowhere else. Where it may not be the job says so, and goes on.
+func TestDetachesByHand(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy bool
+		mayNot string
+		want   workflows.AttachedByHand
+	}{
+		"as the policy says": {true, "", workflows.AttachedByHand{Detached: []string{"vol-1", "vol-2"}}},
+		"not otherwise":      {false, "", workflows.AttachedByHand{}},
+		"without the right": {true, "forbidden", workflows.AttachedByHand{
+			NotDetached: "what was attached to NODE by hand stays attached: forbidden",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			toy := ring()
+			toy.detaches, toy.mayNot = c.policy, c.mayNot
+			for _, node := range []string{"a", "b", "d"} {
+				toy.nodes[node].byHand = []string{"vol-2", "vol-1"}
+			}
+			want := func(node string) workflows.AttachedByHand {
+				w := c.want
+				w.NotDetached = strings.Replace(w.NotDetached, "NODE", node, 1)
+				return w
+			}
+			playToy(t, toy, func(s *scene) {
+				drained := s.awaitEnd("a", s.drainToy("a"), time.Hour)
+				require.NoError(s, drained.err)
+				require.Equal(s, want("a"), drained.result.AttachedByHand)
+				toy.announces("d", taint(time.Now()))
+				run := s.scaleDown("d")
+				toy.autoscales("d")
+				removed := s.awaitRemoval("d", run, time.Hour)
+				require.NoError(s, removed.err)
+				require.Equal(s, want("d"), removed.removal.AttachedByHand)
+			})
+			require.Len(t, toy.nodes["b"].byHand, 2, "it is not leaving")
+			require.Equal(t, len(c.want.Detached) == 0, len(toy.nodes["a"].byHand) == 2)
+		})
+	}
+}
+
 func (s *scene) awaitMode(mode budget.Mode) {
 	s.Helper()
 	require.True(s, s.Await(time.Minute, func() bool { return s.keeperStatus().Decision.Mode == mode }),

@@ -37,11 +37,14 @@ type toyStore struct {
 	away       int      // nodes without a pod at once, at most
 	bad        []string // what must never happen
 	silent     bool     // the store answers nobody
+	detaches   bool     // the policy has what was attached by hand be detached
+	mayNot     string   // why that is refused
 	kind       storage.Kind
 }
 
 type toyNode struct {
 	cordoned, pod bool
+	byHand        []string      // what somebody attached to it
 	signs         leaving.Signs // beside the cordon
 	incarnation   int           // rises when the node is registered again
 	boot          int
@@ -184,6 +187,16 @@ func (t *toyStore) UnsetNoout(context.Context, ...storage.Host) ([]activities.No
 	return nil, errNotAToys
 }
 
+// DetachByHand implements activities.Detacher.
+func (t *toyStore) DetachByHand(_ context.Context, node string) (names []string, a storage.Answer, err error) {
+	t.happens(func() {
+		if a.Reason = t.mayNot; a.Reason == "" {
+			names, t.nodes[node].byHand = t.nodes[node].byHand, nil
+		}
+	})
+	return names, a, nil
+}
+
 // StorageCluster implements activities.StorageClusters.
 func (t *toyStore) StorageCluster(context.Context, storage.ClusterKey) (activities.StorageCluster, error) {
 	return t, nil
@@ -199,7 +212,7 @@ func (t *toyStore) Policy(_ context.Context, key storage.ClusterKey) (p activiti
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p = activities.Policy{Key: key, Generation: 1}
-	p.Settings = storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: time.Hour}
+	p.Settings = storage.Settings{ManagePodBudgets: true, MaintenanceTimeout: time.Hour, DetachOnCordon: t.detaches}
 	err = json.Unmarshal(t.memory, &p.Memory)
 	p.Listed = []precedence.Policy{{Key: key, Claim: p.Memory.Claim}}
 	return p, err

@@ -28,6 +28,13 @@ type LonghornSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration between 1m and 720h, such as 1h"
 	RemovalTaintExpiry *metav1.Duration `json:"removalTaintExpiry,omitempty"`
 
+	// DetachOnCordon: volumes that somebody attached by hand, in Longhorn's UI or API, are detached from a node that is leaving: cordoned,
+	// drained by lockkeeper, or announced by an autoscaler. Nobody else ends such an attachment, and as long as it is there the node stays.
+	// Longhorn's own setting detach-manually-attached-volumes-when-cordoned does so for cordoned nodes. It takes the rights of
+	// deploy/storage-namespace-longhorn-detach.yaml.
+	// +optional
+	DetachOnCordon bool `json:"detachOnCordon,omitempty"`
+
 	// TurnTimeout is how long a node that is leaving keeps its turn while others that share a volume with it wait. After it the next one
 	// has its turn, and this one comes last.
 	// +optional

@@ -160,12 +160,9 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 			r.say(e, fmt.Sprintf("asked for the lease of %s", c.Domain), a.tries())
 		}
 	case "Cordon":
-		in := read[activities.CordonInput](a.input)
-		what := "uncordoned "
-		if in.On {
-			what = "cordoned "
-		}
-		r.say(e, what+in.Node, a.tries())
+		r.cordoned(e, a)
+	case "DetachByHand":
+		r.detached(e, a, read[activities.Detached](result))
 	case "EvictPods":
 		p := read[activities.EvictionProgress](result)
 		what := fmt.Sprintf("evicted the pods of %s: %d", read[activities.EvictInput](a.input).Node, p.Total-p.Remaining)
@@ -195,6 +192,27 @@ func (r *reader) completed(e *historypb.HistoryEvent, a activity, result *common
 		r.completedRollout(e, a, result)
 		r.completedKeeper(e, a, result)
 	}
+}
+
+func (r *reader) cordoned(e *historypb.HistoryEvent, a activity) {
+	in := read[activities.CordonInput](a.input)
+	what := "uncordoned "
+	if in.On {
+		what = "cordoned "
+	}
+	r.say(e, what+in.Node, a.tries())
+}
+
+func (r *reader) detached(e *historypb.HistoryEvent, a activity, d activities.Detached) {
+	in := read[activities.DetachInput](a.input)
+	what := "found nothing in " + in.Cluster.String() + " that was attached to " + in.Node + " by hand"
+	switch {
+	case len(d.Names) > 0:
+		what = fmt.Sprintf("detached %s from %s, which was attached by hand", strings.Join(d.Names, ", "), in.Node)
+	case d.Refused != "":
+		what = "detached nothing of " + in.Cluster.String() + " from " + in.Node
+	}
+	r.say(e, what, prefixed("because: ", d.Refused), a.tries())
 }
 
 func (r *reader) failed(e *historypb.HistoryEvent, a activity, why string) {

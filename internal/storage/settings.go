@@ -23,6 +23,8 @@ type Settings struct {
 	AnnouncementTimeout time.Duration `json:"announcementTimeout"`
 	// RemovalTaintExpiry is the age from which an autoscaler's removal taint does not count; 0: an hour.
 	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`
+	// DetachOnCordon: what somebody attached by hand to a node that is leaving is detached from it.
+	DetachOnCordon bool `json:"detachOnCordon,omitempty"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 	// Fencing is what fences nodes; nil: nothing is held back.

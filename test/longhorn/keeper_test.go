@@ -83,6 +83,7 @@ func keeper(w *world) {
 	k.Start()
 
 	w.drainsWithVolume()
+	w.detachesByHand()
 	w.handsBack()
 }
 
@@ -127,6 +128,40 @@ func (w *world) drainsWithVolume() {
 		return strings.Contains(w.lockkeeper("status", "node-c"), "Done")
 	})
 	w.Lab("volume", "attach", "data", "node-a")
+	w.Lab("load", "start", "--volume", "data")
+	time.Sleep(time.Second)
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	w.Lab("volume", "detach", "data")
+}
+
+// detachesByHand drains a node to which a volume is attached by hand, and has another one announce its removal: where
+// the policy says so, and the right is granted, it is detached without anybody.
+func (w *world) detachesByHand() {
+	w.Helper()
+	p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "longhorn"}}
+	require.NoError(w, w.Patch(w.Context(), p, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"longhorn":{"detachOnCordon":true}}}`))))
+	w.Lab("volume", "attach", "data", "node-b")
+	w.lockkeeper("drain", "node-b")
+	w.await("it says what it lacks", func() bool {
+		return strings.Contains(w.lockkeeper("status", "node-b"), "deploy/storage-namespace-longhorn-detach.yaml")
+	})
+	require.Equal(w, 3, w.running(), "the volume is attached still")
+	w.InLab("kubectl -n " + namespace + " apply -f ../../deploy/storage-namespace-longhorn-detach.yaml")
+	w.lockkeeper("pause", "node-b")
+	w.lockkeeper("resume", "node-b")
+	w.await("its instance manager goes", func() bool { return w.running() == 2 })
+	w.cordon("node-b", false)
+	w.await("the drain is done", func() bool {
+		return strings.Contains(w.lockkeeper("status", "node-b"), "Done")
+	})
+	require.Contains(w, w.lockkeeper("history", "node-b"), "detached data from node-b, which was attached by hand")
+	w.awaitAllRun()
+	w.Lab("volume", "attach", "data", "node-a")
+	w.taint("node-a", true)
+	w.await("the volume is detached", func() bool { return !strings.Contains(w.explain("node-a"), "engine data-e-0") })
+	w.taint("node-a", false)
+	w.Lab("volume", "attach", "data", "node-c")
 	w.Lab("load", "start", "--volume", "data")
 	time.Sleep(time.Second)
 	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")

@@ -33,6 +33,7 @@ type Kubernetes interface {
 type cluster struct {
 	kube   Kubernetes
 	policy *v1alpha1.MaintenancePolicy
+	api    API
 	reader *Reader
 	caches *caches
 }

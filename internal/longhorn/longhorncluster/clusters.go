@@ -10,15 +10,21 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
+// API is what is asked of the API server, directly.
+type API interface {
+	client.Reader
+	Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error
+}
+
 // Clusters finds the installations of policies. It is safe for concurrent use.
 type Clusters struct {
 	kube   Kubernetes
-	api    client.Reader
+	api    API
 	caches *caches
 }
 
-// NewClusters makes Clusters of a client that reads the API server directly, and of what makes caches for watches.
-func NewClusters(k Kubernetes, api client.Reader, newCache NewCache) *Clusters {
+// NewClusters makes Clusters of a client, and of what makes caches for watches.
+func NewClusters(k Kubernetes, api API, newCache NewCache) *Clusters {
 	return &Clusters{kube: k, api: api, caches: newCaches(newCache)}
 }
 
@@ -43,5 +49,5 @@ func (c *Clusters) StorageClusterOf(ctx context.Context, p activities.Policy) (a
 }
 
 func (c *Clusters) of(p *v1alpha1.MaintenancePolicy) *cluster {
-	return &cluster{kube: c.kube, policy: p, reader: New(c.api, p.Namespace), caches: c.caches}
+	return &cluster{kube: c.kube, policy: p, api: c.api, reader: New(c.api, p.Namespace), caches: c.caches}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
 	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
@@ -30,7 +31,7 @@ type objects struct {
 }
 
 // Objects is a client that reads the API server directly.
-func (w *World) Objects() client.Reader { return objects{World: w, user: byUs} }
+func (w *World) Objects() longhorncluster.API { return objects{World: w, user: byUs} }
 
 func (o objects) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	return o.request(ctx, "read "+key.Name, false, func() error { return o.get(key, into) })
