@@ -19,6 +19,7 @@ type AttachedByHand struct {
 // so: nobody else ends that, and as long as it is there the node cannot be emptied. Where it may not be done, or not
 // now, the job goes on: what it waits for then the keeper knows.
 func (j *job) detachByHand(ctx workflow.Context, t activities.Target, so *AttachedByHand) error {
+	so.NotDetached = ""
 	for _, on := range t.Storage() {
 		if !on.Detach {
 			continue
@@ -28,12 +29,21 @@ func (j *job) detachByHand(ctx workflow.Context, t activities.Target, so *Attach
 		if err != nil {
 			return err
 		}
-		so.Detached = append(so.Detached, d.Names...)
-		slices.Sort(so.Detached)
-		so.Detached = slices.Compact(so.Detached)
-		if so.NotDetached = ""; d.Refused != "" {
-			so.NotDetached = "what was attached to " + t.Node + " by hand stays attached: " + d.Refused
-		}
+		so.hear(t.Node, d)
 	}
 	return nil
+}
+
+// hear adds what one of the node's storage clusters did.
+func (so *AttachedByHand) hear(node string, d activities.Detached) {
+	so.Detached = append(so.Detached, d.Names...)
+	slices.Sort(so.Detached)
+	so.Detached = slices.Compact(so.Detached)
+	switch {
+	case d.Refused == "":
+	case so.NotDetached == "":
+		so.NotDetached = "what was attached to " + node + " by hand stays attached: " + d.Refused
+	default:
+		so.NotDetached += "; " + d.Refused
+	}
 }

@@ -32,10 +32,13 @@ func (c *cluster) DetachByHand(ctx context.Context, node string) (volumes []stri
 	all, err := c.reader.list(ctx, "VolumeAttachment")
 	for i := 0; err == nil && i < len(all); i++ {
 		for _, ticket := range tickets(&all[i], node) {
-			if err = c.end(ctx, &all[i], ticket, node); err != nil {
+			ended, failed := c.end(ctx, &all[i], ticket, node)
+			if err = failed; err != nil {
 				break
 			}
-			volumes = append(volumes, all[i].GetName())
+			if ended {
+				volumes = append(volumes, all[i].GetName())
+			}
 		}
 	}
 	volumes = slices.Compact(volumes)
@@ -44,7 +47,8 @@ func (c *cluster) DetachByHand(ctx context.Context, node string) (volumes []stri
 		return volumes, storage.Answer{Reason: fmt.Sprintf("it takes the rights of "+
 			"deploy/storage-namespace-longhorn-detach.yaml: %v", err)}, nil
 	case errors.Is(err, ErrNotInstalled):
-		return nil, storage.Answer{Reason: "this Longhorn has no volumeattachments.longhorn.io, as from 1.5 on"}, nil
+		return nil, storage.Answer{Reason: "this Longhorn has no volumeattachments.longhorn.io: " +
+			"Longhorn has them from 1.5 on"}, nil
 	}
 	return volumes, storage.Answer{OK: err == nil}, err
 }
@@ -60,8 +64,10 @@ func tickets(attachment *unstructured.Unstructured, node string) (ids []string) 
 	return ids
 }
 
-// end takes a ticket away, unless it is another one by now.
-func (c *cluster) end(ctx context.Context, attachment *unstructured.Unstructured, ticket, node string) error {
+// end takes a ticket away, unless it is another one by now, and tells whether it did.
+func (c *cluster) end(
+	ctx context.Context, attachment *unstructured.Unstructured, ticket, node string,
+) (ended bool, err error) {
 	path := "/spec/attachmentTickets/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(ticket)
 	type operation struct {
 		Op    string `json:"op"`
@@ -72,11 +78,11 @@ func (c *cluster) end(ctx context.Context, attachment *unstructured.Unstructured
 		{"test", path + "/type", byHand}, {"test", path + "/nodeID", node}, {"remove", path, ""},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = c.api.Patch(ctx, attachment, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(kube.FieldOwner))
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

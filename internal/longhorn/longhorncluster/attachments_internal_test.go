@@ -98,3 +98,30 @@ func TestDetachByHandRefused(t *testing.T) {
 		require.Contains(t, a.Reason, want)
 	}
 }
+
+// belated is an API server that tells of tickets that are others by now: patch is what it says to a change of them.
+type belated struct {
+	client.Client
+	patch error
+}
+
+func (b belated) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return b.patch
+}
+
+// What somebody else detached meanwhile, or attached anew for another node, was not detached by us.
+func TestDetachByHandTooLate(t *testing.T) {
+	api := fake.NewClientBuilder().WithScheme(kube.Scheme).WithObjects(attached(t)...).Build()
+	resource := schema.GroupResource{Group: "longhorn.io", Resource: "volumeattachments"}
+	for _, said := range []error{
+		apierrors.NewNotFound(resource, "by-hand"),
+		apierrors.NewInvalid(group.WithKind("VolumeAttachment").GroupKind(), "by-hand", nil),
+	} {
+		late := belated{api, said}
+		c := &cluster{api: late, reader: New(late, "longhorn-system")}
+		volumes, a, err := c.DetachByHand(t.Context(), "a")
+		require.NoError(t, err)
+		require.True(t, a.OK, a.Reason)
+		require.Empty(t, volumes)
+	}
+}
