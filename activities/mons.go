@@ -220,21 +220,14 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 	ctx, stop := busy(ctx)
 	defer stop()
 	for pause := monPauseMin; ; pause = longer(pause) {
-		what := fmt.Sprintf("%s mon.%s", in.Seen.Step.Acts[0].Do, in.Seen.Step.Acts[0].Mon)
-		if err := j.holds(ctx, in); err != nil {
-			return MonStepped{}, err
-		}
-		a, err := j.Mons.Do(ctx, in.Ref, in.Seen.Step)
-		if errors.Is(err, ErrNotFound) { // the CephMon was deleted meanwhile: the look says so
-			a, err = storage.Answer{Reason: err.Error()}, nil
-		}
+		a, err := j.act(ctx, in)
 		if err != nil {
-			return MonStepped{}, Unavailable(what, err)
+			return MonStepped{}, err
 		}
 		s, err := j.Mons.Survey(ctx, in.Ref, in.Memory)
 		switch {
 		case err != nil:
-			return MonStepped{}, Unavailable("look at the mons after "+what, err)
+			return MonStepped{}, Unavailable(fmt.Sprintf("look at the mons after %s", first(in.Seen.Step.Acts)), err)
 		case !a.OK:
 			return MonStepped{Survey: s, Refused: a.Reason}, nil
 		case s.same(in.Seen):
@@ -248,6 +241,32 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 			return MonStepped{Survey: s}, nil
 		}
 	}
+}
+
+// act carries out the first act of a step, and those after it that need no look between. An answer of no is why the
+// first one was not carried out; what became of the others the next look says.
+func (j *MonJob) act(ctx context.Context, in MonStepInput) (a storage.Answer, err error) {
+	step := in.Seen.Step
+	for i, act := range step.Together() {
+		if err := j.holds(ctx, in); err != nil {
+			return a, err
+		}
+		step.Acts = in.Seen.Step.Acts[i:]
+		did, err := j.Mons.Do(ctx, in.Ref, step)
+		if errors.Is(err, ErrNotFound) { // the CephMon was deleted meanwhile: the look says so
+			did, err = storage.Answer{Reason: err.Error()}, nil
+		}
+		if err != nil {
+			return a, Unavailable(act.String(), err)
+		}
+		if i == 0 {
+			a = did
+		}
+		if !did.OK {
+			break
+		}
+	}
+	return a, nil
 }
 
 // AwaitMons looks until something else comes next than what in.Seen says.

@@ -62,10 +62,15 @@ type steppedMons struct {
 	looks []MonSurvey
 	done  []monplan.Do
 	knew  []MonMemory // at each look
+	// refuses is what is not done.
+	refuses monplan.Do
 }
 
 func (m *steppedMons) Do(_ context.Context, _ MonsRef, s monplan.Step) (storage.Answer, error) {
 	m.done = append(m.done, s.Acts[0].Do)
+	if s.Acts[0].Do == m.refuses {
+		return storage.Answer{Reason: "no"}, nil
+	}
 	return storage.Answer{OK: true}, nil
 }
 
@@ -95,6 +100,16 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 			stepOf("a", monplan.RemoveMon),
 			[]MonSurvey{stepOf("", monplan.StopMon), stepOf("", monplan.SaveEndpoints), {Found: true}},
 			[]monplan.Do{monplan.RemoveMon, monplan.StopMon, monplan.SaveEndpoints},
+		},
+		"the mon has left, and all that is left of it goes at once": {
+			stepOf("a", monplan.RemoveMon, monplan.StopMon, monplan.SaveEndpoints),
+			[]MonSurvey{stepOf("", monplan.StopMon, monplan.SaveEndpoints), {Found: true}},
+			[]monplan.Do{monplan.RemoveMon, monplan.StopMon, monplan.SaveEndpoints},
+		},
+		"the mon has left, and its successor comes": {
+			stepOf("", monplan.StopMon, monplan.DropCanary, monplan.Start),
+			[]MonSurvey{stepOf("", monplan.DropCanary, monplan.Start), stepOf("", monplan.Start)},
+			[]monplan.Do{monplan.StopMon, monplan.DropCanary},
 		},
 		"the newcomer is in quorum": {
 			stepOf("a", monplan.AwaitQuorum),
@@ -129,5 +144,31 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 				assert.True(t, m.knew[1].Work.Joined, "what one look has found the next one knows")
 			}
 		})
+	}
+}
+
+// TestWhatIsNotDoneTogether: of acts that are done one after the other without a look the first one's refusal is the
+// job's to wait for. After any other refusal there is a look.
+func TestWhatIsNotDoneTogether(t *testing.T) {
+	t.Parallel()
+	left := stepOf("", monplan.StopMon, monplan.SaveEndpoints)
+	again := stepOf("a", monplan.RemoveMon, monplan.StopMon)
+	for refuses, want := range map[monplan.Do]struct {
+		stepped MonStepped
+		done    []monplan.Do
+	}{
+		monplan.StopMon:       {MonStepped{Survey: again, Refused: "no"}, []monplan.Do{monplan.StopMon}},
+		monplan.SaveEndpoints: {MonStepped{Survey: again}, []monplan.Do{monplan.StopMon, monplan.SaveEndpoints}},
+	} {
+		m := &steppedMons{looks: []MonSurvey{again}, refuses: refuses}
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(&MonJob{Mons: m})
+		out, err := env.ExecuteActivity((*MonJob)(nil).CarryOutMon, MonStepInput{Seen: left})
+		require.NoError(t, err)
+		var stepped MonStepped
+		require.NoError(t, out.Get(&stepped))
+		assert.Equal(t, want.stepped, stepped, refuses)
+		assert.Equal(t, want.done, m.done, refuses)
 	}
 }

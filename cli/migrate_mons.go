@@ -143,7 +143,7 @@ func writeStep(w io.Writer, s monplan.Step) {
 	fmt.Fprintf(w, "%s: %s\n", m.Work(), s.Why)
 	var acts []string
 	for _, a := range s.Acts {
-		acts = append(acts, fmt.Sprintf("%s mon.%s", a.Do, a.Mon))
+		acts = append(acts, a.String())
 	}
 	fmt.Fprintf(w, "   %s\n", strings.Join(acts, " → "))
 	if s.Kind() == monplan.Migrate || s.Kind() == monplan.OneLess || s.Kind() == monplan.Remove {

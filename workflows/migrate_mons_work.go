@@ -94,8 +94,7 @@ func (m *migration) act(ctx workflow.Context, under *activities.MonStepInput) er
 	runCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	m.job.onPause = cancel
-	stepped, err := perform(stopping(runCtx, clip(fmt.Sprintf("%s mon.%s", first.Do, first.Mon))), m.job,
-		moving.CarryOutMon, in)
+	stepped, err := perform(stopping(runCtx, clip(first.String())), m.job, moving.CarryOutMon, in)
 	m.job.onPause = nil
 	if temporal.IsCanceledError(err) && ctx.Err() == nil { // a pause
 		m.stale = true

@@ -50,7 +50,7 @@ func (r *reader) completedMigration(e *historypb.HistoryEvent, a activity, resul
 			return
 		}
 		if !achieved(act, in.Seen.Step, done.Survey.Step) {
-			r.say(e, fmt.Sprintf("not done yet: %s mon.%s", act.Do, act.Mon), inQuorum(done.Survey), a.tries())
+			r.say(e, "not done yet: "+act.String(), inQuorum(done.Survey), a.tries())
 			return
 		}
 		under := ""

@@ -216,6 +216,8 @@ type Act struct {
 	Mon string
 }
 
+func (a Act) String() string { return string(a.Do) + " mon." + a.Mon }
+
 // Verdict is what comes next.
 type Verdict string
 

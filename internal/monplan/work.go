@@ -205,6 +205,16 @@ func (a Act) TakesOrAdds() bool {
 	}
 }
 
+// Together are the first acts of a step that need no look between them: what ends the pod of a mon that has left, and
+// what tells everybody of that. Before them there is a look: it notes where the mon's store is, which nobody knows
+// without its Deployment.
+func (s Step) Together() []Act {
+	if len(s.Acts) > 1 && s.Acts[0].Do == StopMon && s.Acts[1] == (Act{SaveEndpoints, s.Acts[0].Mon}) {
+		return s.Acts[:2]
+	}
+	return s.Acts[:1]
+}
+
 // yields: what is left of a step has to wait, since something else comes first: a dead mon is replaced, or somebody
 // else looks after the mons now. A newcomer that is in quorum stays, and so does the living mon that it was to replace.
 func (s Seen) yields(w Work) bool {
