@@ -18,5 +18,5 @@ install+=(--mons)
   machines_apart
   adopt_mons
 } >&2
-"$work/mons" --rounds "${ROUNDS:-4}"
+lab-in-image --name "$world" "$work/mons" --rounds "${ROUNDS:-4}"
 writer_says
