@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# build.sh: builds Longhorn's manager, instance manager and engine, and what an instance manager calls, into
-# lab/bin/longhorn, and puts the CRDs that the manager's module ships beside them.
+# build.sh: builds Longhorn's manager, instance manager, engine and backing-image manager, and what an instance manager
+# calls, into lab/bin/longhorn, and puts the CRDs that the manager's module ships beside them.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# Longhorn's engine is linked with libqcow and zlib for backing images, which the lab does without.
+# Longhorn's engine is linked with libqcow and zlib for backing images that are not raw, which the lab does without.
 bin=$(realpath -m ../bin/longhorn)
 mkdir -p "$bin/lib"
 for library in qcow z; do
@@ -20,6 +20,7 @@ build() { # NAME PACKAGE
 build longhorn-manager ./cmd/longhorn-manager
 build longhorn-instance-manager github.com/longhorn/longhorn-instance-manager
 build longhorn github.com/longhorn/longhorn-engine
+build backing-image-manager github.com/longhorn/backing-image-manager
 build grpc_health_probe ./cmd/grpc-health-probe
 
 # The CRDs come as a Helm template, of which only the lines of their labels are templates.

@@ -5,6 +5,7 @@ module github.com/lockkeeper/lockkeeper/lab/longhorn
 go 1.26.0
 
 tool (
+	github.com/longhorn/backing-image-manager
 	github.com/longhorn/longhorn-engine
 	github.com/longhorn/longhorn-instance-manager
 )
@@ -176,6 +177,7 @@ require (
 	github.com/go-openapi/jsonreference v0.21.0 // indirect
 	github.com/go-openapi/swag v0.23.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/gorilla/context v1.1.2 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect

@@ -26,21 +26,14 @@ const (
 )
 
 // TestLonghornUnderTheAutoscaler is the test plan of Longhorn's proposal for the Cluster Autoscaler, with its requests,
-// its formula and its numbers of nodes, and with lockkeeper as the one who decides what may go.
+// its formula and its numbers of nodes, and with lockkeeper as the one who decides what may go. Its third scenario is
+// TestBackingImageUnderTheAutoscaler.
 func TestLonghornUnderTheAutoscaler(t *testing.T) {
-	const what = "Longhorn under the Cluster Autoscaler"
-	turns.Await(t, what, 3*time.Minute)
-	turns.Need(t, what, "../../lab/bin/longhorn/longhorn-manager", "longhorn")
-	w := world{scaling.Start(t, autoscaler, "--longhorn", "--temporal", "--nodes-per-zone=1", "--node-cpus=2")}
-	w.MoveIn("--longhorn")
-	w.SetLonghorn("Setting", "kubernetes-cluster-autoscaler-enabled", `{"value":"true"}`)
-	w.takeOfEachNode()
+	w := withLonghorn(t, "Longhorn under the Cluster Autoscaler", 3*time.Minute)
 	original := len(w.Nodes())
 	fits := fill(original) / 2
 	w.fill(fits)
-	w.Lab("autoscaler", "start", "--node-group", "zone-x=0:4", "--node-group", "zone-y=0:4", "--node-group", "zone-z=0:4",
-		"--autoscaler-flag", "scale-down-utilization-threshold=0.99")
-	defer w.Lab("autoscaler", "stop")
+	w.scales()
 
 	t.Log("scenario: test CA")
 	began := time.Now()
@@ -55,28 +48,17 @@ func TestLonghornUnderTheAutoscaler(t *testing.T) {
 	t.Log("scenario: test CA scale down all nodes containing volume replicas")
 	old := w.Nodes()
 	w.Await("Longhorn is on each of them", func() bool { return len(w.Managers()) == len(old) })
-	data := make([]byte, 8<<20)
-	_, err := rand.Read(data)
-	require.NoError(t, err)
+	data := random(t, 8<<20)
 	w.Lab("volume", "create", "data", "--replicas", "3", "--size", "8Mi")
 	w.Lab("volume", "attach", "data", old[0])
 	w.LabWith(string(data), "volume", "write", "data")
 	w.Lab("volume", "detach", "data")
-	w.fill(fill(original))
-	w.AwaitNodes(2 * original)
-	var added []string
-	for _, n := range w.Nodes() {
-		if !slices.Contains(old, n) {
-			added = append(added, n)
-			w.Annotate(n, scaleDownDisabled, "true")
-		}
-	}
+	added := w.addNodesThatStay(old)
 	began = time.Now()
 	w.fill(0)
 	left := w.AwaitNodes(original + 1)
 	t.Logf("the original number of nodes and one that is blocked after %s: %v", time.Since(began).Round(time.Second), left)
-	time.Sleep(20 * time.Second) // the autoscaler looks every 200 ms
-	require.Equal(t, left, w.Nodes(), "the last healthy replica of a volume went")
+	w.stays(left, "the last healthy replica of a volume went")
 
 	w.Lab("volume", "attach", "data", added[0])
 	require.True(t, string(data) == w.Lab("volume", "read", "data"), "the volume has other bytes")
@@ -88,6 +70,55 @@ func TestLonghornUnderTheAutoscaler(t *testing.T) {
 	w.Lab("volume", "attach", "data", added[1])
 	require.True(t, string(data) == w.Lab("volume", "read", "data"), "the volume has other bytes")
 	w.Lab("volume", "detach", "data")
+}
+
+// withLonghorn is three nodes of Longhorn and lockkeeper, with the autoscaler's setting on.
+func withLonghorn(t *testing.T, what string, takes time.Duration) world {
+	t.Helper()
+	turns.Await(t, what, takes)
+	turns.Need(t, what, "../../lab/bin/longhorn/longhorn-manager", "longhorn")
+	w := world{scaling.Start(t, autoscaler, "--longhorn", "--temporal", "--nodes-per-zone=1", "--node-cpus=2")}
+	w.MoveIn("--longhorn")
+	w.SetLonghorn("Setting", "kubernetes-cluster-autoscaler-enabled", `{"value":"true"}`)
+	w.takeOfEachNode()
+	return w
+}
+
+// scales has the autoscaler begin: any node may go.
+func (w world) scales() {
+	w.Helper()
+	w.Lab("autoscaler", "start", "--node-group", "zone-x=0:4", "--node-group", "zone-y=0:4", "--node-group", "zone-z=0:4",
+		"--autoscaler-flag", "scale-down-utilization-threshold=0.99")
+	w.Cleanup(func() { w.Lab("autoscaler", "stop") })
+}
+
+// addNodesThatStay has the autoscaler double the number of nodes, and keeps the new ones.
+func (w world) addNodesThatStay(old []string) (added []string) {
+	w.Helper()
+	w.fill(fill(len(old)))
+	w.AwaitNodes(2 * len(old))
+	for _, n := range w.Nodes() {
+		if !slices.Contains(old, n) {
+			added = append(added, n)
+			w.Annotate(n, scaleDownDisabled, "true")
+		}
+	}
+	return added
+}
+
+// stays: the autoscaler, which looks every 200 ms, leaves the nodes as they are.
+func (w world) stays(nodes []string, otherwise string) {
+	w.Helper()
+	time.Sleep(20 * time.Second)
+	require.Equal(w, nodes, w.Nodes(), otherwise)
+}
+
+func random(t *testing.T, bytes int) []byte {
+	t.Helper()
+	data := make([]byte, bytes)
+	_, err := rand.Read(data)
+	require.NoError(t, err)
+	return data
 }
 
 // fill is how many pods have the autoscaler double the number of nodes: the formula of the test plan.

@@ -73,17 +73,18 @@ func longhornAPI(name string) (*longhorn.API, error) {
 }
 
 func newVolumeCreate() *cobra.Command {
-	replicas := 2
+	replicas, image := 2, ""
 	size := resource.MustParse("64Mi")
 	cmd := volumeCommand("create VOLUME", "Create a volume", 1,
 		func(ctx context.Context, _ *cobra.Command, api *longhorn.API, args []string) error {
 			if replicas < 1 || replicas > 20 {
 				return fmt.Errorf("--replicas %d: allowed are 1 to 20", replicas)
 			}
-			return api.Create(ctx, args[0], size.Value(), replicas)
+			return api.Create(ctx, args[0], size.Value(), replicas, image)
 		})
 	cmd.Flags().IntVar(&replicas, "replicas", replicas, "how many nodes have a copy of it")
 	cmd.Flags().Var(&quantity{&size}, "size", "its size")
+	cmd.Flags().StringVar(&image, "backing-image", image, "the BackingImage that it begins with")
 	return cmd
 }
 

@@ -18,21 +18,32 @@ import (
 const version = "v1.10.0"
 
 // The programs that the nested module lab/longhorn builds.
-var programs = []string{"longhorn-manager", "longhorn-instance-manager", "longhorn", "grpc_health_probe"}
+var programs = []string{
+	"longhorn-manager", "longhorn-instance-manager", "longhorn", "backing-image-manager", "grpc_health_probe",
+}
 
 func folder(bin string) string { return filepath.Join(bin, "longhorn") }
 
-// The ports of what instance managers start, below those of all labs and above those of the machine's own services.
+// The ports of what instance managers start, and of files between backing-image managers: below those of all labs and
+// above those of the machine's own services, and none that Longhorn's pods have for themselves.
 const (
-	firstPort = 2400
-	slotPorts = 300 // a replica takes ten, an engine one
+	firstPort      = 2400
+	slotPorts      = 300 // a replica takes ten, an engine one
+	firstImagePort = 8800
+	slotImagePorts = 20 // a file takes one
 )
 
 //go:embed scripts/instance-manager.sh
 var instanceManagerScript string
 
+//go:embed scripts/backing-image-manager.sh
+var backingImageManagerScript string
+
 //go:embed scripts/nc.sh
 var ncScript string
+
+//go:embed scripts/qemu-img.sh
+var qemuImgScript string
 
 // Images are Longhorn's images. Their programs are those in the folder bin, their scripts are written below lab.
 func Images(bin, lab string) (map[string]kubelet.Image, error) {
@@ -42,9 +53,12 @@ func Images(bin, lab string) (map[string]kubelet.Image, error) {
 		return nil, err
 	}
 	settings := strings.NewReplacer("LAB_SLOTS", strconv.Itoa(instance.MaxLonghornNodes),
-		"LAB_FIRST_PORT", strconv.Itoa(firstPort), "LAB_SLOT_PORTS", strconv.Itoa(slotPorts))
+		"LAB_FIRST_PORT", strconv.Itoa(firstPort), "LAB_SLOT_PORTS", strconv.Itoa(slotPorts),
+		"LAB_FIRST_IMAGE_PORT", strconv.Itoa(firstImagePort), "LAB_SLOT_IMAGE_PORTS", strconv.Itoa(slotImagePorts))
 	for name, text := range map[string]string{
-		"instance-manager": settings.Replace(instanceManagerScript), "nc": ncScript,
+		"instance-manager":      settings.Replace(instanceManagerScript),
+		"backing-image-manager": settings.Replace(backingImageManagerScript),
+		"nc":                    ncScript, "qemu-img": qemuImgScript,
 	} {
 		if err := os.WriteFile(filepath.Join(scripts, name), []byte(text), 0o700); err != nil {
 			return nil, err
@@ -66,10 +80,19 @@ func Images(bin, lab string) (map[string]kubelet.Image, error) {
 				"/usr/local/bin/longhorn":                  program("longhorn"),
 				"/usr/local/bin/grpc_health_probe":         program("grpc_health_probe"),
 				"/usr/local/bin/nc":                        filepath.Join(scripts, "nc"),
+				"/usr/local/bin/qemu-img":                  filepath.Join(scripts, "qemu-img"),
 				"/run/lab-longhorn-ports":                  ports,
 			},
 			// The sockets of volumes: whoever uses a volume finds it on the disk of the node to which it is attached.
 			NodeFolders: map[string]string{"/var/run": socketFolder},
+		},
+		"longhornio/backing-image-manager:" + version: {
+			Files: map[string]string{
+				"/usr/local/bin/backing-image-manager": filepath.Join(scripts, "backing-image-manager"),
+				"/usr/local/lib/backing-image-manager": program("backing-image-manager"),
+				"/usr/local/bin/qemu-img":              filepath.Join(scripts, "qemu-img"),
+				"/run/lab-longhorn-ports":              ports,
+			},
 		},
 	}, nil
 }

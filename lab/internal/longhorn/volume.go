@@ -84,11 +84,12 @@ func CheckVolumeName(name string) error {
 	return nil
 }
 
-// Create makes a volume, which is detached and has no data yet, and returns when each of its replicas has a node.
-func (a *API) Create(ctx context.Context, name string, bytes int64, replicas int) error {
+// Create makes a volume, which is detached and has no data of its own yet, and returns when each of its replicas has a
+// node. image is the backing image that it begins with, or "".
+func (a *API) Create(ctx context.Context, name string, bytes int64, replicas int, image string) error {
 	err := a.post(ctx, "volumes", map[string]any{
 		"name": name, "size": strconv.FormatInt(bytes, 10), "numberOfReplicas": replicas, "frontend": "blockdev",
-		"accessMode": "rwo", "dataEngine": "v1",
+		"accessMode": "rwo", "dataEngine": "v1", "backingImage": image,
 	}, nil)
 	if err != nil {
 		return err
