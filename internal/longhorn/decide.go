@@ -105,12 +105,19 @@ func (s *surveyed) keepWhatIsInUse() {
 	}
 }
 
-// keepLastReplicas keeps every node with data of a volume that has no healthy replica on a node that stays.
+// keepLastReplicas keeps every node with data of a volume that has no healthy replica on a node that stays. Longhorn
+// deletes replicas that are evicted in the moment in which another one is whole: then that is the last, and nobody has
+// time to close its node. So it is closed before.
 func (s *surveyed) keepLastReplicas() {
 	if s.world.Settings.DrainPolicy == AlwaysAllow {
 		return
 	}
 	for _, v := range s.volumes {
+		if v.moves {
+			for _, n := range v.rebuilds {
+				n.keep(Rebuilding, v.name)
+			}
+		}
 		if len(v.keepers) > 0 {
 			continue
 		}

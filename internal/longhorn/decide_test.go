@@ -17,6 +17,13 @@ import (
 func TestDecide(t *testing.T) {
 	abc := func() *world { return newWorld("a", "b", "c") }
 	never := func(w *world) { w.replica("v", "a").Healthy = false }
+	evicted := func(node string) func(*world) { return func(w *world) { w.replica("v", node).Evicted = true } }
+	rebuilding := func(node string) func(*world) {
+		return func(w *world) {
+			r := w.replica("v", node)
+			r.Healthy, r.Current = false, longhorn.Running
+		}
+	}
 	policy := func(p longhorn.DrainPolicy) func(*world) { return func(w *world) { w.Settings.DrainPolicy = p } }
 	off := func(w *world) { w.Settings.ClusterAutoscaler = false }
 	for name, c := range map[string]struct {
@@ -68,6 +75,25 @@ func TestDecide(t *testing.T) {
 		"a failed replica is not the last": {
 			abc().volume("v", "a", "b").cordon("a").with(func(w *world) { w.replica("v", "b").Failed = true }),
 			"a:Kept/LastReplica b:Kept/LastReplica c:Spare/NothingToLose",
+		},
+		"a replica that is evicted is not one to live on": {
+			abc().volume("v", "a", "b").with(evicted("b")), "a:Kept/Cover b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"unless there is no other: Longhorn leaves it then": {
+			abc().volume("v", "a", "b").cordon("a").with(evicted("b")),
+			"a:Open/NothingToLose b:Kept/Cover c:Spare/NothingToLose",
+		},
+		"what it is rebuilt as will be the last": {
+			abc().volume("v", "a", "b").cordon("b").with(evicted("a")).with(rebuilding("b")),
+			"a:Kept/Cover b:Kept/Rebuilding c:Spare/NothingToLose",
+		},
+		"unless it lives elsewhere, too": {
+			abc().volume("v", "a", "b", "c").cordon("b").with(evicted("a")).with(rebuilding("b")),
+			"a:Spare/NothingToLose b:Open/NothingToLose c:Kept/Cover",
+		},
+		"a rebuild of what is not evicted may be broken off": {
+			abc().volume("v", "a", "b").cordon("b").with(rebuilding("b")),
+			"a:Kept/Cover b:Open/NothingToLose c:Spare/NothingToLose",
 		},
 		"a failed replica may be all that can be salvaged": {
 			abc().volume("v", "a").cordon("a").with(func(w *world) {

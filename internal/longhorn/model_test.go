@@ -46,8 +46,19 @@ func (m model) asked(n longhorn.Node) bool {
 	return n.Deleting || n.Cordoned && !m.removed(n) || m.removed(n) && m.Settings.ClusterAutoscaler
 }
 
-// living tells whether a volume could go on with the replica, and nobody has asked its node to leave.
+// living tells whether a volume could go on with the replica, and nobody has asked its node to leave, nor the replica
+// if there is another one like it.
 func (m model) living(r longhorn.Replica) bool {
+	return m.alive(r) && (!r.Evicted || !m.lasts(r.Volume))
+}
+
+func (m model) lasts(volume string) bool {
+	return slices.ContainsFunc(m.Replicas, func(r longhorn.Replica) bool {
+		return r.Volume == volume && !r.Evicted && m.alive(r)
+	})
+}
+
+func (m model) alive(r longhorn.Replica) bool {
 	n, exists := m.find(r.Node)
 	runs := slices.ContainsFunc(m.Managers, func(i longhorn.Manager) bool {
 		return i.Node == r.Node && i.Kind != longhorn.Engine && i.State == "running"
@@ -90,12 +101,21 @@ func (m model) mustStay(n longhorn.Node) bool {
 		if r.Node != n.Name {
 			continue
 		}
-		if policy == longhorn.BlockForEviction || data(r) && !m.excused(r) && !m.livesAnywhere(r.Volume) ||
+		if policy == longhorn.BlockForEviction || m.becomesLast(r) ||
+			data(r) && !m.excused(r) && !m.livesAnywhere(r.Volume) ||
 			!m.leaving(n) && m.attached(r.Volume) && r.Current == "running" && !r.Failed {
 			return true
 		}
 	}
 	return false
+}
+
+// becomesLast tells whether a volume is about to live on the replica alone, which Longhorn still makes.
+func (m model) becomesLast(r longhorn.Replica) bool {
+	evicted := slices.ContainsFunc(m.Replicas, func(o longhorn.Replica) bool {
+		return o.Volume == r.Volume && o.Healthy && !o.Failed && o.Evicted
+	})
+	return !data(r) && r.Current == "running" && evicted && !m.lasts(r.Volume)
 }
 
 func (m model) livesAnywhere(volume string) bool {
@@ -226,7 +246,7 @@ func (m model) survives(t require.TestingT, away []string) {
 
 // TestEveryWorldOfOneVolume goes through all worlds of three nodes and one volume.
 func TestEveryWorldOfOneVolume(t *testing.T) {
-	every(t, 1, []int{5, 5, 5}, 4, 5)
+	every(t, 1, []int{5, 5, 5}, 4, 7)
 }
 
 // TestEveryWorldOfTwoVolumes goes through all worlds of three nodes and two detached volumes.
@@ -319,8 +339,9 @@ func addReplica(w *world, volume, node string, kind int) {
 		return
 	}
 	w.Replicas = append(w.Replicas, longhorn.Replica{
-		Name: volume + "-" + node, Volume: volume, Node: node, Healthy: kind == 1 || kind == 4, Failed: kind == 2,
-		Desired: longhorn.Stopped, Current: map[bool]string{true: longhorn.Running, false: longhorn.Stopped}[kind == 4],
+		Name: volume + "-" + node, Volume: volume, Node: node, Healthy: kind == 1 || kind == 4 || kind == 5,
+		Failed: kind == 2, Evicted: kind == 5, Desired: longhorn.Stopped,
+		Current: map[bool]string{true: longhorn.Running, false: longhorn.Stopped}[kind == 4 || kind == 6],
 	})
 }
 
@@ -340,7 +361,7 @@ func drawn(t *rapid.T) *world {
 		volume := fmt.Sprintf("v%d", v)
 		w.Volumes = append(w.Volumes, longhorn.Volume{Name: volume, State: longhorn.Detached})
 		for _, n := range append(slices.Clone(names), "gone") {
-			addReplica(w, volume, n, rapid.SampledFrom([]int{0, 0, 1, 1, 1, 2, 3, 4}).Draw(t, "replica"))
+			addReplica(w, volume, n, rapid.SampledFrom([]int{0, 0, 1, 1, 1, 2, 3, 4, 5, 6}).Draw(t, "replica"))
 		}
 		if rapid.IntRange(0, 4).Draw(t, "attach") == 0 {
 			w.attach(volume, rapid.SampledFrom(names).Draw(t, "to"))
@@ -409,7 +430,8 @@ func (w *world) serves(volume string) bool {
 }
 
 // TestNothingIsEverLost lets nodes be tainted and go in any order. Between two decisions whatever the last one allows
-// may happen, and nothing else is known of lockkeeper: its budgets alone keep the data.
+// may happen, and nothing else is known of lockkeeper: its budgets alone keep the data. Meanwhile replicas become
+// whole, and those that are evicted are deleted at once.
 func TestNothingIsEverLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawn(t)
@@ -446,6 +468,22 @@ func TestNothingIsEverLost(t *testing.T) {
 				for _, v := range lived {
 					require.True(t, w.serves(v), "volume %s went with %s", v, name)
 				}
+			},
+			"rebuild": func(t *rapid.T) {
+				if len(w.Replicas) == 0 {
+					return
+				}
+				r := &w.Replicas[rapid.IntRange(0, len(w.Replicas)-1).Draw(t, "replica")]
+				n, exists := model{w.World}.find(r.Node)
+				if !exists || !n.Ready || w.manager(r.Node).State != longhorn.Running || !w.serves(r.Volume) || data(*r) ||
+					r.Current != longhorn.Running {
+					return
+				}
+				r.Healthy = true
+				volume := r.Volume
+				w.Replicas = slices.DeleteFunc(slices.Clone(w.Replicas), func(r longhorn.Replica) bool {
+					return r.Volume == volume && r.Evicted
+				})
 			},
 			"taint": func(t *rapid.T) {
 				if len(w.Nodes) > 0 {

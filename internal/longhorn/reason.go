@@ -16,6 +16,8 @@ const (
 	ReplicaInUse Reason = "ReplicaInUse"
 	// LastReplica: no other node that stays has a healthy replica of a volume.
 	LastReplica Reason = "LastReplica"
+	// Rebuilding: all healthy replicas of a volume are evicted from other nodes, and this one is to have the next.
+	Rebuilding Reason = "Rebuilding"
 	// Cover: the node keeps its budget for the detached volumes that have a replica on it, so that others need not.
 	Cover Reason = "Cover"
 	// AutoscalerOff: Longhorn's setting is off, and every instance manager is protected until its node is cordoned.
@@ -54,6 +56,8 @@ func (r Reason) Sentence(subject string) string {
 	case LastReplica:
 		return fmt.Sprintf("volume %s has its last healthy replica here: attach it elsewhere, which makes another one, or "+
 			"have it evicted from this node", subject)
+	case Rebuilding:
+		return fmt.Sprintf("volume %s is being rebuilt here: those on other nodes are evicted", subject)
 	case Cover:
 		return fmt.Sprintf("keeps detached volumes such as %s, so that the other nodes with their replicas may leave",
 			subject)

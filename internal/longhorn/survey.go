@@ -39,9 +39,14 @@ type node struct {
 type volume struct {
 	name    string
 	holders []holder
-	// keepers are the nodes that stay, serve, and have a healthy replica: one of them has to be kept.
+	// keepers are the nodes that stay, serve, and have a healthy replica: one of them has to be kept. Those whose replica
+	// is evicted are among them only if there are no others.
 	keepers []*node
 	covered bool
+	// evicted are those whose replica is evicted, and rebuilds the nodes on which another one is being made.
+	evicted, rebuilds []*node
+	// moves: the volume has no healthy replica on a node that stays but such as are evicted.
+	moves bool
 }
 
 // holder is a node with data of a volume.
@@ -160,7 +165,7 @@ func (s *surveyed) addReplicas(running map[string]bool) {
 		if attached[r.Volume] && r.Current == Running && !r.Failed {
 			n.inUse = first(n.inUse, r.Volume)
 		}
-		if !r.used() {
+		if !r.used() && !r.rebuilding() {
 			continue
 		}
 		v := volumes[r.Volume]
@@ -169,13 +174,22 @@ func (s *surveyed) addReplicas(running map[string]bool) {
 			volumes[r.Volume] = v
 			s.volumes = append(s.volumes, v)
 		}
+		if r.rebuilding() {
+			v.rebuilds = append(v.rebuilds, n)
+			continue
+		}
 		serves := n.leaving == NotLeaving && n.serves && running[r.Node]
-		v.add(n, r.whole(), s.world.Settings.counts(r, n.leaving), serves)
+		v.add(n, r, s.world.Settings.counts(r, n.leaving), serves)
+	}
+	for _, v := range s.volumes {
+		if v.moves = v.moves && len(v.keepers) == 0; len(v.keepers) == 0 {
+			v.keepers = v.evicted
+		}
 	}
 }
 
 // add notes a node with data. Of two replicas of one volume on one node, each may be the one that matters.
-func (v *volume) add(n *node, healthy, counts, serves bool) {
+func (v *volume) add(n *node, r Replica, counts, serves bool) {
 	at := slices.IndexFunc(v.holders, func(h holder) bool { return h.node == n })
 	if at < 0 {
 		at = len(v.holders)
@@ -186,9 +200,14 @@ func (v *volume) add(n *node, healthy, counts, serves bool) {
 	if counts && !h.counts {
 		n.counting = append(n.counting, v)
 	}
-	h.healthy, h.counts = h.healthy || healthy, h.counts || counts
-	if healthy && serves && !slices.Contains(v.keepers, n) {
-		v.keepers = append(v.keepers, n)
+	h.healthy, h.counts = h.healthy || r.whole(), h.counts || counts
+	v.moves = v.moves || r.whole() && r.Evicted
+	of := &v.keepers
+	if r.Evicted {
+		of = &v.evicted
+	}
+	if r.whole() && serves && !slices.Contains(*of, n) {
+		*of = append(*of, n)
 	}
 }
 

@@ -50,6 +50,8 @@ type Replica struct {
 	Manager string
 	// Healthy tells that it was once a whole copy, Failed that it no longer is. One that is neither has no data.
 	Healthy, Failed bool
+	// Evicted tells that Longhorn deletes it as soon as the volume has another whole copy.
+	Evicted bool
 	// Desired and Current are the states of its process.
 	Desired, Current string
 }
@@ -59,6 +61,9 @@ func (r Replica) used() bool { return r.Healthy || r.Failed }
 
 // whole tells whether the replica is a copy that a volume can live on.
 func (r Replica) whole() bool { return r.Healthy && !r.Failed }
+
+// rebuilding tells whether the replica is about to become a whole copy.
+func (r Replica) rebuilding() bool { return !r.used() && r.Current == Running }
 
 // Node is a node of Kubernetes. A node on which Longhorn has replicas and which is not in the World was deleted.
 type Node struct {

@@ -110,6 +110,7 @@ func replica(object *unstructured.Unstructured, faults *[]longhorn.Fault) (longh
 		Name: object.GetName(), Node: f.node, Volume: f.text("spec", "volumeName"),
 		Manager: f.text("status", "instanceManagerName"),
 		Healthy: f.text("spec", "healthyAt") != "", Failed: f.text("spec", "failedAt") != "",
+		Evicted: f.flag("spec", "evictionRequested") || f.flag("status", "evictionRequested"), // the latter before 1.6
 		Desired: f.text("spec", "desireState"), Current: f.text("status", "currentState"),
 	}
 	switch data := r.Healthy || r.Failed; {
@@ -189,6 +190,20 @@ func (f fields) text(path ...string) string {
 		f.fault(fmt.Sprint(value), "text", path...)
 	}
 	return text
+}
+
+// flag is a field that is true or false; false where it is missing.
+func (f fields) flag(path ...string) bool {
+	value, found, err := unstructured.NestedFieldNoCopy(f.object.Object, path...)
+	if err != nil {
+		f.fault(err.Error(), "an object", path[:len(path)-1]...)
+		return false
+	}
+	is, right := value.(bool)
+	if found && value != nil && !right {
+		f.fault(fmt.Sprint(value), "true and false", path...)
+	}
+	return is
 }
 
 // keys are the keys of a field that is a map.

@@ -97,6 +97,21 @@ status: {currentState: running, instanceEngines: {v-e-0: {}}, instanceEngineFron
 	require.Equal(t, []string{"bim"}, w.Nodes[2].Helpers)
 }
 
+// TestEvicted: newer versions of Longhorn want a replica evicted, older ones have noted so.
+func TestEvicted(t *testing.T) {
+	for text, want := range map[string]bool{
+		"spec: {nodeID: a, volumeName: v, evictionRequested: true}":                                   true,
+		"spec: {nodeID: a, volumeName: v, evictionRequested: false}\nstatus: {currentState: running}": false,
+		"spec: {nodeID: a, volumeName: v}\nstatus: {evictionRequested: true}":                         true,
+	} {
+		o := installation(t)
+		o.Replicas = append(o.Replicas, object(t, "Replica", "r", text))
+		w := o.World()
+		require.Empty(t, w.Faults)
+		require.Equal(t, want, w.Replicas[len(w.Replicas)-1].Evicted, text)
+	}
+}
+
 // TestMalformed: what cannot be read is named, with its field and what is allowed, and what it may be about stays.
 func TestMalformed(t *testing.T) {
 	type change = func(*testing.T, *longhorncluster.Objects)
@@ -134,6 +149,13 @@ func TestMalformed(t *testing.T) {
 				t.Helper()
 				o.Replicas = append(o.Replicas, object(t, "Replica", "r", `spec: {volumeName: v, healthyAt: "2026"}`))
 			}, `Replica r: spec.nodeID: "": allowed are the node that has the data`, false,
+		},
+		"an eviction that is neither wanted nor not": {
+			func(t *testing.T, o *longhorncluster.Objects) {
+				t.Helper()
+				o.Replicas = append(o.Replicas, object(t, "Replica", "r",
+					`spec: {nodeID: a, volumeName: v, healthyAt: "2026", evictionRequested: soon}`))
+			}, `Replica r: spec.evictionRequested: "soon": allowed are true and false`, true,
 		},
 		"data of no volume": {
 			func(t *testing.T, o *longhorncluster.Objects) {
