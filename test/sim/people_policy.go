@@ -106,6 +106,7 @@ func (w *World) dropOlder() bool {
 		return false
 	}
 	w.tell("the other policy is gone")
+	w.foreseeRelease(w.opts.Reaction / 4) // by who has seen it until now, and gives way to it
 	uid := w.older.UID
 	w.older, w.guarding, w.others = nil, time.Time{}, time.Now()
 	w.later(w.opts.Reaction/8, func() { w.collect(uid) })
