@@ -111,7 +111,7 @@ func (w *world) migrate(ctx context.Context, spec string) (acts []act, events in
 	late := fmt.Errorf("the mons have not moved within %s", roundTakes)
 	moving, cancel := context.WithTimeoutCause(ctx, roundTakes, late)
 	defer cancel()
-	if err := lab.Command(moving, "lockkeeper", "migrate-mons", name, "--wait"); err != nil {
+	if err := lab.Command(moving, "lockkeeper", "migrate-mons", name, "--follow"); err != nil {
 		return nil, 0, errors.Join(context.Cause(moving), err) // err has what the command said it waits for
 	}
 	return readHistories(ctx, w.Temporal, jobs.MigrateMons.ID(w.namespace, w.cephMon), began)
