@@ -217,6 +217,19 @@ func TestFollow(t *testing.T) {
 	golden(t, "follow.txt", out.String())
 }
 
+// TestFollowBearsOneSilence: that a job did not answer once is nothing to people.
+func TestFollowBearsOneSilence(t *testing.T) {
+	w := drained()
+	mute := running("node-a", "Evicting", 4, "", 0)
+	mute.Status, mute.Silent = nil, "no worker answers for drain/node-a: is lockkeeper-worker running?"
+	evicting := running("node-a", "Evicting", 4, "the pods of node-a to be evicted", 0)
+	w.jobs["drain/node-a"] = []Job{evicting, mute, evicting, mute, evicting, ended("node-a", workflows.OutcomeDone)}
+	c, out, _ := w.command()
+	require.NoError(t, c.Follow(t.Context(), "drain/node-a"))
+	require.NotContains(t, out.String(), "no worker answers")
+	require.Equal(t, 1, strings.Count(out.String(), "Evicting"), out.String())
+}
+
 func TestHowWaitingEnds(t *testing.T) {
 	tests := map[string]struct {
 		jobs []Job

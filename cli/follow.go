@@ -99,7 +99,7 @@ func (c *Command) stay(ctx context.Context, id string, o StayOptions, stands fun
 	}
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	goesOn, trouble, asked := id+" goes on", "", false
+	goesOn, trouble, asked, silent := id+" goes on", "", false, 0
 	var f follower
 	for {
 		now, err := c.Temporal.Job(ctx, id)
@@ -115,9 +115,14 @@ func (c *Command) stay(ctx context.Context, id string, o StayOptions, stands fun
 			if f == nil {
 				f = now.follower()
 			}
-			if o.Follow {
+			if silent++; now.execution().Silent == "" {
+				silent = 0
+			}
+			switch question := now.asks(); {
+			case o.Follow && silent == 1: // a server that is busy leaves one question without an answer
+			case o.Follow:
 				c.print(f.news(ctx, c, now))
-			} else if question := now.asks(); (question != "") != asked {
+			case (question != "") != asked:
 				if asked = question != ""; asked {
 					fmt.Fprintf(c.Err, "%s  %s\n", clock(c.Now()), question)
 				}
