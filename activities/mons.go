@@ -79,7 +79,7 @@ func (s MonSurvey) same(o MonSurvey) bool {
 // that it needs neither to be written down before nor another lease.
 func (s MonSurvey) follows(o MonSurvey) bool {
 	a, b := s.Step, o.Step
-	return s.Found && s.Generation == o.Generation && a.Verdict == monplan.Move && !first(a.Acts).TakesOrAdds() &&
+	return s.Found && s.Generation == o.Generation && a.Verdict == monplan.Move && !a.TakesOrAdds() &&
 		(a.Takes == "" || a.Takes == b.Takes) && a.Work != nil && b.Work != nil && a.Work.Kind == b.Work.Kind &&
 		a.Work.Newcomer == b.Work.Newcomer && a.Work.Old == b.Work.Old && a.Work.Undo == b.Work.Undo
 }
@@ -194,6 +194,8 @@ type MonStepInput struct {
 	Grant      *Grant `json:"grant,omitempty"`
 	WorkflowID string `json:"workflowID,omitempty"`
 	RunID      string `json:"runID,omitempty"`
+	// AtMost is how long it is waited for what follows from the act; 0: for as long as it takes.
+	AtMost time.Duration `json:"atMost,omitempty"`
 }
 
 // MonStepped is what became of an act, and what comes next.
@@ -219,6 +221,8 @@ func longer(pause time.Duration) time.Duration { return min(pause*9/8, monPauseM
 func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
+	began := time.Now()
+	late := func() bool { return in.AtMost > 0 && time.Since(began) >= in.AtMost }
 	for pause := monPauseMin; ; pause = longer(pause) {
 		a, err := j.act(ctx, in)
 		if err != nil {
@@ -230,12 +234,12 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 			return MonStepped{}, Unavailable(fmt.Sprintf("look at the mons after %s", first(in.Seen.Step.Acts)), err)
 		case !a.OK:
 			return MonStepped{Survey: s, Refused: a.Reason}, nil
-		case s.same(in.Seen):
+		case s.same(in.Seen) && !late():
 			in.Memory.OutSince = s.OutSince
 			if err := sleep(ctx, pause); err != nil {
 				return MonStepped{}, err
 			}
-		case s.follows(in.Seen):
+		case s.follows(in.Seen) && !late():
 			in.Memory, in.Seen, pause = in.Memory.noted(s), s, monPauseMin
 		default:
 			return MonStepped{Survey: s}, nil

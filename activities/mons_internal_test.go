@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -108,8 +109,12 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 		},
 		"the mon has left, and its successor comes": {
 			stepOf("", monplan.StopMon, monplan.DropCanary, monplan.Start),
-			[]MonSurvey{stepOf("", monplan.DropCanary, monplan.Start), stepOf("", monplan.Start)},
-			[]monplan.Do{monplan.StopMon, monplan.DropCanary},
+			[]MonSurvey{stepOf("", monplan.DropCanary, monplan.Start)},
+			[]monplan.Do{monplan.StopMon},
+		},
+		"the newcomer starts where its canary was": {
+			stepOf("a", monplan.DropCanary, monplan.Start), []MonSurvey{stepOf("a", monplan.AwaitQuorum)},
+			[]monplan.Do{monplan.DropCanary, monplan.Start},
 		},
 		"the newcomer is in quorum": {
 			stepOf("a", monplan.AwaitQuorum),
@@ -170,5 +175,23 @@ func TestWhatIsNotDoneTogether(t *testing.T) {
 		require.NoError(t, out.Get(&stepped))
 		assert.Equal(t, want.stepped, stepped, refuses)
 		assert.Equal(t, want.done, m.done, refuses)
+	}
+}
+
+// TestAnActThatTakesLonger is left to be carried out later if it is allowed a moment only.
+func TestAnActThatTakesLonger(t *testing.T) {
+	t.Parallel()
+	schedules, tells := stepOf("", monplan.Schedule), stepOf("", monplan.SaveEndpoints)
+	for _, next := range []MonSurvey{schedules, tells} {
+		m := &steppedMons{looks: []MonSurvey{next}}
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(&MonJob{Mons: m})
+		out, err := env.ExecuteActivity((*MonJob)(nil).CarryOutMon, MonStepInput{Seen: schedules, AtMost: time.Nanosecond})
+		require.NoError(t, err)
+		var stepped MonStepped
+		require.NoError(t, out.Get(&stepped))
+		assert.Equal(t, MonStepped{Survey: next}, stepped)
+		assert.Equal(t, []monplan.Do{monplan.Schedule}, m.done)
 	}
 }

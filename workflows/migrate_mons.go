@@ -283,7 +283,7 @@ func (m *migration) step(ctx workflow.Context) (done bool, err error) {
 		if next.Takes != "" || m.job.claims[0].finished() {
 			return false, m.underLease(ctx, next)
 		}
-		return false, m.act(ctx, nil)
+		return false, m.act(ctx, activities.MonStepInput{})
 	default:
 		return false, m.rest(ctx)
 	}

@@ -258,6 +258,42 @@ func TestNoPlaceForTheNewcomer(t *testing.T) {
 	})
 }
 
+// While the storage heals from a step, the place of the next newcomer is got ready; it does not start before. If the
+// place takes longer than a moment the lease goes back as soon as the storage is whole.
+func TestTheNextPlaceIsReadyEarly(t *testing.T) {
+	t.Parallel()
+	for name, full := range map[string]bool{"there is a place": false, "there is none": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			playMons(t, "abc", func(s *scene, w *monWorld) {
+				w.want.Storage[""] = monplan.Storage{Claim: true}
+				acted := func(act string) bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return slices.Contains(w.acts, act)
+				}
+				run := s.migrate(workflows.MigrateMonsInput{Migrate: true})
+				require.True(s, s.Await(time.Hour, func() bool { return acted("AwaitQuorum d") }))
+				s.Kill("mon.a", 0)
+				w.change("the nodes are full, or not", func() { w.full = full })
+				require.True(s, s.Await(time.Hour, func() bool { return acted("Schedule e") }))
+				time.Sleep(20 * time.Second)
+				require.NotEmpty(s, s.Memory().Lease.Holders, "the keeper has not seen it leave")
+				require.False(s, acted("Start e"))
+				require.Equal(s, workflows.PhaseHeal, s.migrateStatus().Phase)
+				s.Start("mon.a")
+				if full {
+					free := func() bool { return len(s.Memory().Lease.Holders) == 0 }
+					require.True(s, s.Await(time.Minute, free), "who waits for a node keeps nobody waiting")
+					w.change("there is room again", func() { w.full = false })
+				}
+				out := s.awaitMigration(run, time.Hour)
+				require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+			})
+		})
+	}
+}
+
 // An abort in any phase takes back what was never in quorum. What was stays, and so does the mon that it was to
 // replace.
 func TestAbortAMigrationInEachPhase(t *testing.T) {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -25,7 +26,8 @@ func (m *migration) underLease(ctx workflow.Context, next monplan.Step) error {
 	// While the lease is waited for a mon may die, whose replacement does not wait for it.
 	changed := func() bool { return m.job.changed }
 	hurry := func() bool { return m.job.changed || m.heals() }
-	r := request{of: c, want: want, unless: changed, hurry: hurry}
+	meanwhile := func(ctx workflow.Context) error { return m.prepare(ctx, c) }
+	r := request{of: c, want: want, unless: changed, hurry: hurry, meanwhile: meanwhile}
 	return m.job.underLease(ctx, []request{r}, func(ctx workflow.Context) error {
 		if !c.held() {
 			c.release(ctx)
@@ -59,7 +61,7 @@ func (m *migration) work(ctx workflow.Context, c *claimant) error {
 		case m.stale:
 		case next.Verdict == monplan.Move && next.Takes == c.Claim.Domain.Name:
 			info := workflow.GetInfo(ctx)
-			if err := m.act(ctx, &activities.MonStepInput{
+			if err := m.act(ctx, activities.MonStepInput{
 				Grant:      &activities.Grant{Cluster: c.Cluster, Token: c.Token},
 				WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID,
 			}); err != nil {
@@ -75,12 +77,30 @@ func (m *migration) work(ctx workflow.Context, c *claimant) error {
 	}
 }
 
-// act carries out the first act of a step, when it is written down, and sees what comes next.
-func (m *migration) act(ctx workflow.Context, under *activities.MonStepInput) error {
-	in := activities.MonStepInput{}
-	if under != nil {
-		in = *under
+// earlyFor is how long the job gets the next step ready before it asks whether the storage is whole: the keeper may have
+// to be told once more, and would keep others waiting until then.
+const earlyFor = 10 * time.Second
+
+// prepare gets the place of the next newcomer ready while the storage heals from the step before. It takes nothing from
+// anybody, so the keeper may take the lease back meanwhile.
+func (m *migration) prepare(ctx workflow.Context, c *claimant) error {
+	for next := m.seen.Step; next.Verdict == monplan.Move && next.Early && !m.stale && !m.heals(); {
+		if err := c.tellDone(ctx); err != nil {
+			return err
+		}
+		if err := m.act(ctx, activities.MonStepInput{AtMost: earlyFor}); err != nil {
+			return err
+		}
+		before := next.Acts[0]
+		if next = m.seen.Step; len(next.Acts) > 0 && next.Acts[0] == before { // it takes longer
+			break
+		}
 	}
+	return nil
+}
+
+// act carries out the first act of a step, when it is written down, and sees what comes next. in has what it is allowed.
+func (m *migration) act(ctx workflow.Context, in activities.MonStepInput) error {
 	work := m.seen.Step.Noted(workflow.Now(ctx))
 	m.memory().Work = &work
 	if id, named := monplan.NumberOf(work.Newcomer); named {

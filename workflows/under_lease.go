@@ -24,6 +24,8 @@ type request struct {
 	// hurry ends the wait for the storage to be whole after the work: the lease is given back as it is. nil: it is waited
 	// for.
 	hurry func() bool
+	// meanwhile is what the job does while the storage heals, for a moment. nil: nothing.
+	meanwhile func(workflow.Context) error
 }
 
 func never() bool { return false }
@@ -67,6 +69,14 @@ func (j *job) underLease(ctx workflow.Context, requests []request, work func(wor
 	}
 	hurry := func() bool {
 		return slices.ContainsFunc(requests, func(r request) bool { return r.hurry != nil && r.hurry() })
+	}
+	for _, r := range requests {
+		if r.meanwhile == nil || hurry() {
+			continue
+		}
+		if err := r.meanwhile(ctx); err != nil {
+			return err
+		}
 	}
 	for _, c := range j.claims {
 		for c.Stage != claimFree {

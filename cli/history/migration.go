@@ -44,7 +44,7 @@ func (r *reader) completedMigration(e *historypb.HistoryEvent, a activity, resul
 	case "CarryOutMon":
 		in, done := read[activities.MonStepInput](a.input), read[activities.MonStepped](result)
 		act := in.Seen.Step.Acts[0]
-		what := fmt.Sprintf("%s mon.%s", acts[act.Do], act.Mon)
+		what := inThePast(in.Seen.Step, done.Survey.Step)
 		if done.Refused != "" {
 			r.say(e, "did not do it: "+what, prefixed("because: ", done.Refused), a.tries())
 			return
@@ -59,6 +59,17 @@ func (r *reader) completedMigration(e *historypb.HistoryEvent, a activity, resul
 		}
 		r.say(e, what, under, inQuorum(done.Survey), a.tries())
 	}
+}
+
+// inThePast are the acts of a step that were done together: the first one, and those after it that were achieved.
+func inThePast(before, after monplan.Step) string {
+	var what []string
+	for i, act := range before.Together() {
+		if i == 0 || achieved(act, before, after) {
+			what = append(what, fmt.Sprintf("%s mon.%s", acts[act.Do], act.Mon))
+		}
+	}
+	return strings.Join(what, ", ")
 }
 
 // achieved tells whether an act is done: it is not what comes next, and its step was not given up meanwhile.

@@ -237,11 +237,14 @@ type Step struct {
 	Until time.Time
 	// Work is the step that is under way, or begins. It is written down before its first act.
 	Work *Work
-	// Acts are what is left of it, in order, as far as can be foreseen. Only the first was judged by what was seen.
+	// Acts are what is left of it, in order, as far as can be foreseen. Only those that are done Together were judged by
+	// what was seen.
 	Acts []Act
 	// Takes is the living mon that goes meanwhile, or the one that joins, so that the step needs the lease; "": the step
 	// takes nothing away.
 	Takes string
+	// Early: the first act gets a place ready, and may be done while the storage heals from the step before.
+	Early bool `json:",omitempty"`
 	// Risk is what the step costs for a while, in words.
 	Risk string
 }

@@ -399,7 +399,7 @@ func TestGoOn(t *testing.T) {
 		want string
 	}{
 		{what: "ready", mons: "a b c", work: ready, want: "Migrate: DropCanary d, Start d"},
-		{what: "another mon is out", mons: "a b c?", work: ready, want: "Migrate: DropCanary d, Start d"},
+		{what: "another mon is out: the canary keeps the place", mons: "a b c?", work: ready, want: "Wait: out of quorum: mon.c"},
 		{
 			what: "another mon is out, right before the start", mons: "a b c?", work: func() monplan.Work {
 				w := ready
@@ -577,13 +577,32 @@ func TestGoOn(t *testing.T) {
 	}
 }
 
+// TestTogether: a newcomer is written down as started before its canary goes, if nothing is looked at between the two.
+// Whoever ends drops the canary alone.
+func TestTogether(t *testing.T) {
+	ready := monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a", Canary: true, Scheduled: true, Claimed: true}
+	s := under(seen("a b c", "d"), ready)
+	s.Mode.Migrate = true
+	step := monplan.Next(s)
+	assert.Equal(t, []monplan.Act{{Do: monplan.DropCanary, Mon: "d"}, {Do: monplan.Start, Mon: "d"}}, step.Together())
+	assert.True(t, step.TakesOrAdds())
+	assert.Equal(t, noon, step.Noted(noon).Started)
+	s.Ending = true
+	step = monplan.Next(s)
+	assert.Equal(t, []monplan.Act{{Do: monplan.DropCanary, Mon: "d"}}, step.Acts)
+	assert.False(t, step.TakesOrAdds())
+	assert.Zero(t, step.Noted(noon).Started)
+}
+
 // A lease is needed by whoever takes a living mon away, from the start of the newcomer on, and by nobody else.
 func TestTakes(t *testing.T) {
 	s := seen("a b c", "d")
 	s.Mode.Migrate, s.Want.Storage[""] = true, claim
 	assert.Empty(t, monplan.Next(s).Takes, "who waits for a node keeps nobody waiting")
+	assert.True(t, monplan.Next(s).Early, "and waits for nobody")
 	ready := monplan.Work{Kind: monplan.Migrate, Newcomer: "d", Old: "a", Scheduled: true, Claimed: true}
 	assert.Equal(t, "a", monplan.Next(under(s, ready)).Takes)
+	assert.False(t, monplan.Next(under(s, ready)).Early)
 	assert.Empty(t, monplan.Next(seen("a b! c", "d")).Takes)
 	ready.Kind, ready.Old = monplan.FailOver, "b"
 	assert.Empty(t, monplan.Next(under(seen("a b! c", "d"), ready)).Takes)

@@ -21,12 +21,17 @@ func (s Seen) goOn(w Work) (step Step, over bool) {
 	if w.Undo != "" {
 		acts = s.undo(w)
 	}
-	if len(acts) == 0 || s.yields(w) || s.Ending && w.Undo == "" && acts[0].TakesOrAdds() {
+	if s.Ending && w.Undo == "" {
+		acts = tells(acts)
+	}
+	if len(acts) == 0 || s.yields(w) {
 		return Step{}, true
 	}
 	w.Avoid = s.avoid()
 	step = Step{Verdict: Move, Why: w.Undo, Work: &w, Acts: acts, Takes: s.takes(w, acts[0]), Risk: s.risk(w)}
-	if a := s.gate(w, acts[0]); !a.OK {
+	step.Early = w.Undo == "" && step.Takes == "" && (acts[0].Do == Schedule || acts[0].Do == ClaimVolume)
+	gated := step.Together() // a canary keeps the place of a newcomer that has to wait
+	if a := s.gate(w, gated[len(gated)-1]); !a.OK {
 		step.Verdict, step.Why = Wait, a.Reason
 		if _, dies := s.out(); dies.After(s.Now) {
 			step.Until = dies
@@ -205,15 +210,32 @@ func (a Act) TakesOrAdds() bool {
 	}
 }
 
-// Together are the first acts of a step that need no look between them: what ends the pod of a mon that has left, and
-// what tells everybody of that. Before them there is a look: it notes where the mon's store is, which nobody knows
-// without its Deployment.
-func (s Step) Together() []Act {
-	if len(s.Acts) > 1 && s.Acts[0].Do == StopMon && s.Acts[1] == (Act{SaveEndpoints, s.Acts[0].Mon}) {
-		return s.Acts[:2]
+// tells are the first acts that take no mon and add none.
+func tells(acts []Act) []Act {
+	if i := slices.IndexFunc(acts, Act.TakesOrAdds); i >= 0 {
+		return acts[:i]
 	}
-	return s.Acts[:1]
+	return acts
 }
+
+// Together are the first acts of a step that need no look between them: what ends the pod of a mon that has left, and
+// what tells everybody of that; or what gives back the place that a canary has kept, and what starts the newcomer
+// there. Before the former there is a look: it notes where the mon's store is, which nobody knows without its
+// Deployment.
+func (s Step) Together() []Act {
+	if len(s.Acts) < 2 || s.Acts[0].Mon != s.Acts[1].Mon {
+		return s.Acts[:1]
+	}
+	switch [2]Do{s.Acts[0].Do, s.Acts[1].Do} {
+	case [2]Do{StopMon, SaveEndpoints}, [2]Do{DropCanary, Start}:
+		return s.Acts[:2]
+	default:
+		return s.Acts[:1]
+	}
+}
+
+// TakesOrAdds tells whether one of the acts that are done together does.
+func (s Step) TakesOrAdds() bool { return slices.ContainsFunc(s.Together(), Act.TakesOrAdds) }
 
 // yields: what is left of a step has to wait, since something else comes first: a dead mon is replaced, or somebody
 // else looks after the mons now. A newcomer that is in quorum stays, and so does the living mon that it was to replace.
@@ -321,7 +343,7 @@ func (s Seen) mayLeave(w Work, name string) storage.Answer {
 // in which it may be, since whoever dies right after that cannot say whether it was.
 func (s Step) Noted(now time.Time) Work {
 	w := *s.Work
-	if s.Acts[0].Do == Start && w.Started.IsZero() {
+	if slices.ContainsFunc(s.Together(), func(a Act) bool { return a.Do == Start }) && w.Started.IsZero() {
 		w.Started = now
 	}
 	return w
