@@ -87,6 +87,12 @@ func TestDecide(t *testing.T) {
 			abc().volume("v", "a", "b").cordon("b").with(evicted("a")).with(rebuilding("b")),
 			"a:Kept/Cover b:Kept/Rebuilding c:Spare/NothingToLose",
 		},
+		"though it does not run yet": {
+			abc().volume("v", "a", "b").cordon("b").with(evicted("a")).with(rebuilding("b")).with(func(w *world) {
+				w.replica("v", "b").Current = "stopped"
+			}),
+			"a:Kept/Cover b:Kept/Rebuilding c:Spare/NothingToLose",
+		},
 		"unless it lives elsewhere, too": {
 			abc().volume("v", "a", "b", "c").cordon("b").with(evicted("a")).with(rebuilding("b")),
 			"a:Spare/NothingToLose b:Open/NothingToLose c:Kept/Cover",

@@ -115,7 +115,7 @@ func (m model) becomesLast(r longhorn.Replica) bool {
 	evicted := slices.ContainsFunc(m.Replicas, func(o longhorn.Replica) bool {
 		return o.Volume == r.Volume && o.Healthy && !o.Failed && o.Evicted
 	})
-	return !data(r) && r.Current == "running" && evicted && !m.lasts(r.Volume)
+	return !data(r) && evicted && !m.lasts(r.Volume)
 }
 
 func (m model) livesAnywhere(volume string) bool {
@@ -475,11 +475,10 @@ func TestNothingIsEverLost(t *testing.T) {
 				}
 				r := &w.Replicas[rapid.IntRange(0, len(w.Replicas)-1).Draw(t, "replica")]
 				n, exists := model{w.World}.find(r.Node)
-				if !exists || !n.Ready || w.manager(r.Node).State != longhorn.Running || !w.serves(r.Volume) || data(*r) ||
-					r.Current != longhorn.Running {
+				if !exists || !n.Ready || w.manager(r.Node).State != longhorn.Running || !w.serves(r.Volume) || data(*r) {
 					return
 				}
-				r.Healthy = true
+				r.Healthy, r.Current = true, longhorn.Running
 				volume := r.Volume
 				w.Replicas = slices.DeleteFunc(slices.Clone(w.Replicas), func(r longhorn.Replica) bool {
 					return r.Volume == volume && r.Evicted

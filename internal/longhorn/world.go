@@ -62,8 +62,9 @@ func (r Replica) used() bool { return r.Healthy || r.Failed }
 // whole tells whether the replica is a copy that a volume can live on.
 func (r Replica) whole() bool { return r.Healthy && !r.Failed }
 
-// rebuilding tells whether the replica is about to become a whole copy.
-func (r Replica) rebuilding() bool { return !r.used() && r.Current == Running }
+// rebuilding tells whether the replica may become a whole copy. Longhorn gives it a node before it runs, and a small
+// volume is whole half a second after that: too late to close the node.
+func (r Replica) rebuilding() bool { return !r.used() && r.Node != "" }
 
 // Node is a node of Kubernetes. A node on which Longhorn has replicas and which is not in the World was deleted.
 type Node struct {
