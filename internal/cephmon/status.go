@@ -250,16 +250,23 @@ func (w *world) monStatuses(seen monplan.Seen) (out []v1alpha1.MonStatus) {
 func (w *world) left(
 	before []v1alpha1.MonStorageLeft, seen monplan.Seen, s activities.MonSurvey,
 ) (out []v1alpha1.MonStorageLeft) {
-	gone := func(l v1alpha1.MonStorageLeft) bool {
+	coming := func(l v1alpha1.MonStorageLeft) bool {
 		work := s.Step.Work
-		coming := work != nil && work.Newcomer == l.Mon
-		if coming && work.Undo != "" && l.Path != "" {
-			coming = false // it is taken back; its claim is deleted with it, and what is on its node stays
+		if work != nil && work.Undo != "" && l.Path != "" {
+			return false // it is taken back; its claim is deleted with it, and what is on its node stays
 		}
-		return !coming && !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.Name == l.Mon })
+		return work != nil && work.Newcomer == l.Mon
+	}
+	gone := func(l v1alpha1.MonStorageLeft) bool {
+		return !coming(l) && !slices.ContainsFunc(seen.Mons, func(m monplan.Mon) bool { return m.Name == l.Mon })
+	}
+	// One without a Deployment has added itself to the monmap as it ended. It leaves again, and then nothing tells where
+	// its store is.
+	ends := func(l v1alpha1.MonStorageLeft) bool {
+		return !coming(l) && l.Path != "" && w.deployment(w.isMon(l.Mon)) == nil
 	}
 	for _, l := range before {
-		if gone(l) && (l.Claim == "" || w.claim(l.Claim) != nil) {
+		if (gone(l) || ends(l)) && (l.Claim == "" || w.claim(l.Claim) != nil) {
 			out = append(out, l)
 		}
 	}

@@ -142,6 +142,19 @@ func TestLeftOfANewcomerThatIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestLeftOfAMonThatAddsItselfAgain: a mon that has left, and is in the monmap once more while its pod ends, leaves
+// again. Without its Deployment only the status knows where its store is.
+func TestLeftOfAMonThatAddsItselfAgain(t *testing.T) {
+	w, survey := threeMons(), activities.MonSurvey{}
+	before := []v1alpha1.MonStorageLeft{{Mon: "z", Path: "/var/lib/rook/mon-z", Node: "node-z"}}
+	again := monplan.Seen{Mons: []monplan.Mon{{Name: "z"}}}
+	assert.Equal(t, before, w.left(before, again, survey))
+	d := appsv1.Deployment{}
+	d.Spec.Template.Labels = map[string]string{"app": "rook-ceph-mon", kube.MonLabel: "z"}
+	w.deployments = []appsv1.Deployment{d}
+	assert.Empty(t, w.left(before, again, survey), "it is a mon like the others")
+}
+
 // TestAdoptedMons: a mon that lockkeeper has not made is restarted for what the spec says anew, not for what it said
 // when the mon came under it.
 func TestAdoptedMons(t *testing.T) {
