@@ -146,10 +146,10 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 }
 
 // A mon comes into quorum seconds after its start. To ask Ceph for that takes a millisecond, and a look at everything a
-// dozen requests.
+// dozen requests. Only such a look sees what else has become of the mons.
 const (
 	asksForQuorum = 100 * time.Millisecond
-	mostForQuorum = 2 * time.Second
+	mostForQuorum = 5 * time.Second
 )
 
 // awaitQuorum waits for a moment until Ceph says that a mon is in quorum, which the next look has it prove.
