@@ -155,8 +155,12 @@ func (w *World) Shy(on bool) {
 // on tells whether a mon's pod is on a node.
 func (w *World) on(node string) func(mon string) bool {
 	return func(mon string) bool {
-		p := w.podOf(mon)
-		return p != nil && p.Spec.NodeName == node
+		for _, p := range w.pods {
+			if p.mon() == mon && p.Spec.NodeName == node {
+				return true
+			}
+		}
+		return false
 	}
 }
 
@@ -220,6 +224,11 @@ func (w *World) DeleteNode(which int) {
 		delete(w.deadNodes, name)
 		delete(w.unheard, name)
 		w.upset = time.Now()
+		for _, pod := range sorted(w.pods) { // also those that only its machine knew of still
+			if p := w.pods[pod]; p.Spec.NodeName == name {
+				w.dropPod(p)
+			}
+		}
 		for place := range w.stores {
 			if len(place) > len(name) && place[:len(name)+1] == name+"/" {
 				delete(w.stores, place)
