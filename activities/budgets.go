@@ -23,6 +23,9 @@ type Budgets interface {
 	RaiseAlarm(ctx context.Context, key storage.ClusterKey, why string) error
 	// ApplyStaticBudgets makes the budgets of mgr, mds, rgw and rbd-mirror follow their replicas.
 	ApplyStaticBudgets(ctx context.Context, in StaticBudgetsInput) (StaticBudgetsResult, error)
+	// Relocate has the storage cluster move data away from nodes that are leaving, and undoes that on all other nodes. No
+	// node's data is moved before all of them get no more.
+	Relocate(ctx context.Context, in RelocateInput) (RelocateResult, error)
 	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count. Before each
 	// budget it asks whether that still holds, and ends with the error if not.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error) error
@@ -121,6 +124,29 @@ func (k *Keeper) GuardOthers(ctx context.Context, in StaticBudgetsInput) (Static
 	r, err := k.Budgets.ApplyStaticBudgets(ctx, in)
 	if err != nil {
 		return StaticBudgetsResult{}, Unavailable("update the static PodDisruptionBudgets", err)
+	}
+	return r, nil
+}
+
+// RelocateInput is what becomes of the data on nodes that are leaving. On all others nothing of ours is left.
+type RelocateInput struct {
+	Cluster storage.ClusterKey   `json:"cluster"`
+	Policy  PolicyVersion        `json:"policy,omitzero"` // as in BudgetInput
+	Nodes   []storage.Relocation `json:"nodes,omitempty"`
+}
+
+// RelocateResult says what became of it.
+type RelocateResult struct {
+	Changed bool `json:"changed,omitempty"`
+	// Refused is why the storage cluster was not told so; "": it was.
+	Refused string `json:"refused,omitempty"`
+}
+
+// relocate has data moved.
+func (k *Keeper) relocate(ctx context.Context, in RelocateInput) (RelocateResult, error) {
+	r, err := k.Budgets.Relocate(ctx, in)
+	if err != nil {
+		return RelocateResult{}, Unavailable("have the storage cluster move data away from nodes that are leaving", err)
 	}
 	return r, nil
 }

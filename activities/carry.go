@@ -30,6 +30,8 @@ type CarryInput struct {
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
 	Closes  bool         `json:"closes,omitempty"`
+	// Relocate is done when the budgets are written: data may be moved to a node that they let go before.
+	Relocate *RelocateInput `json:"relocate,omitempty"`
 	// Hold are holds of Machines that are set, or taken away from whom nobody relies on: that waits for nothing. A number
 	// by which Machines may go is closed before anybody else is let go. LetGo are the others that are taken away: after
 	// all that closes, and after the budgets say what was decided.
@@ -48,6 +50,7 @@ type CarryResult struct {
 	Set        Attempt[NooutResult]         `json:"set,omitzero"`
 	Unset      Attempt[NooutResult]         `json:"unset,omitzero"`
 	Budgets    Attempt[BudgetResult]        `json:"budgets,omitzero"`
+	Relocated  Attempt[RelocateResult]      `json:"relocated,omitzero"`
 	Held       Attempt[HoldsResult]         `json:"held,omitzero"`
 	LetGo      Attempt[HoldsResult]         `json:"letGo,omitzero"`
 	Reported   Attempt[struct{}]            `json:"reported,omitzero"`
@@ -119,6 +122,9 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 		}
 	}
 	closing.Wait()
+	if in.Relocate != nil && out.budgetsSay() {
+		out.Relocated, _ = attempt(ctx, k.relocate, *in.Relocate)
+	}
 	unsetting.Wait()
 	holding.Wait()
 	if in.LetGo != nil && out.mayLetGo() {
@@ -164,8 +170,12 @@ func (r *CarryResult) asMeant() bool {
 
 // mayLetGo tells whether all that comes before a release of Machines was done.
 func (r *CarryResult) mayLetGo() bool {
-	return r.Set.Err() == nil && r.Held.Err() == nil && r.Budgets.Err() == nil && r.Budgets.Result.Moved == "" &&
-		r.Budgets.Result.Conflict == ""
+	return r.Set.Err() == nil && r.Held.Err() == nil && r.budgetsSay()
+}
+
+// budgetsSay tells whether the budgets say what was decided, if they had to be written.
+func (r *CarryResult) budgetsSay() bool {
+	return r.Budgets.Err() == nil && r.Budgets.Result.Moved == "" && r.Budgets.Result.Conflict == ""
 }
 
 // hold sets holds and takes them away. A number by which Machines may go is closed before, or by it another one

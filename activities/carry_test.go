@@ -78,6 +78,10 @@ func (d *diary) ApplyStaticBudgets(
 	return activities.StaticBudgetsResult{}, d.step(ctx, "others")
 }
 
+func (d *diary) Relocate(ctx context.Context, _ activities.RelocateInput) (activities.RelocateResult, error) {
+	return activities.RelocateResult{}, d.step(ctx, "relocate")
+}
+
 // cluster is the diary's storage cluster.
 type cluster struct {
 	activities.StorageCluster
@@ -173,6 +177,26 @@ func TestStepsOfADecisionComeInTheirOrder(t *testing.T) {
 		} {
 			assert.True(t, done, "%+v", r)
 		}
+	}
+}
+
+// TestDataMovesLast: data is moved once the budgets say what was decided, whether that lets somebody go or nobody.
+func TestDataMovesLast(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		in := everything(closes)
+		in.Relocate = &activities.RelocateInput{Cluster: carried}
+		d := &diary{fails: map[string]int{}}
+		r := carryOut(t, d, in)
+		assert.True(t, d.before("budgets done", "relocate"), d.lines)
+		assert.True(t, r.Relocated.Done(), "%+v", r)
+
+		d = &diary{fails: map[string]int{"budgets": 100}}
+		carryOut(t, d, in)
+		assert.NotContains(t, d.lines, "relocate")
+
+		d = &diary{fails: map[string]int{}, result: activities.BudgetResult{Moved: "an alarm"}}
+		carryOut(t, d, in)
+		assert.NotContains(t, d.lines, "relocate")
 	}
 }
 

@@ -113,7 +113,8 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 			[]monplan.Do{monplan.StopMon},
 		},
 		"the newcomer starts where its canary was": {
-			stepOf("a", monplan.DropCanary, monplan.Start), []MonSurvey{stepOf("a", monplan.AwaitQuorum)},
+			stepOf("a", monplan.DropCanary, monplan.Start),
+			[]MonSurvey{stepOf("a", monplan.AwaitQuorum)},
 			[]monplan.Do{monplan.DropCanary, monplan.Start},
 		},
 		"the newcomer is in quorum": {

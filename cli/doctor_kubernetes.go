@@ -294,8 +294,8 @@ func (d *Doctor) grant(account string) string {
 				continue
 			}
 			remedy += fmt.Sprintf("\nkubectl -n %s apply -f deploy/storage-namespace-longhorn.yaml", p.Namespace)
-			if kube.Settings(&p.Spec).DetachOnCordon {
-				remedy += " -f deploy/storage-namespace-longhorn-detach.yaml"
+			for _, role := range optionalRoles(p) {
+				remedy += " -f deploy/storage-namespace-" + role + ".yaml"
 			}
 		}
 	}

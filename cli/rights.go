@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -46,13 +47,9 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 	if err != nil {
 		return nil, fmt.Errorf("deploy/rbac.yaml: %w", err)
 	}
-	longhorn, _, err := kube.ReadRBAC(deploy.Longhorn)
+	longhorn, err := longhornRights()
 	if err != nil {
-		return nil, fmt.Errorf("deploy/storage-namespace-longhorn.yaml: %w", err)
-	}
-	detach, _, err := kube.ReadRBAC(deploy.LonghornDetach)
-	if err != nil {
-		return nil, fmt.Errorf("deploy/storage-namespace-longhorn-detach.yaml: %w", err)
+		return nil, err
 	}
 	var out []need
 	add := func(account string, rules []rbacv1.PolicyRule, namespace string) {
@@ -95,11 +92,39 @@ func neededRights(system string, policies []v1alpha1.MaintenancePolicy) ([]need,
 		if kube.KindOf(p) == storage.Longhorn {
 			add(workerAccount, longhorn["lockkeeper-worker-longhorn"], p.Namespace)
 			add(workerAccount, longhorn["lockkeeper-worker-one-writer"], "")
-			if kube.Settings(&p.Spec).DetachOnCordon {
-				add(workerAccount, detach["lockkeeper-worker-longhorn-detach"], p.Namespace)
+			for _, role := range optionalRoles(p) {
+				add(workerAccount, longhorn["lockkeeper-worker-"+role], p.Namespace)
 			}
 		}
 		seen[p.Namespace] = true
 	}
 	return out, nil
+}
+
+// longhornRights are the roles of all files for Longhorn, by name.
+func longhornRights() (map[string][]rbacv1.PolicyRule, error) {
+	all := map[string][]rbacv1.PolicyRule{}
+	for file, raw := range map[string][]byte{
+		"": deploy.Longhorn, "-detach": deploy.LonghornDetach, "-evict": deploy.LonghornEvict,
+	} {
+		roles, _, err := kube.ReadRBAC(raw)
+		if err != nil {
+			return nil, fmt.Errorf("deploy/storage-namespace-longhorn%s.yaml: %w", file, err)
+		}
+		maps.Copy(all, roles)
+	}
+	return all, nil
+}
+
+// optionalRoles are those that a policy for Longhorn needs for what it asks for beyond the rest: each has a file
+// deploy/storage-namespace-ROLE.yaml.
+func optionalRoles(p *v1alpha1.MaintenancePolicy) (roles []string) {
+	s := kube.Settings(&p.Spec)
+	if s.DetachOnCordon {
+		roles = append(roles, "longhorn-detach")
+	}
+	if s.EvictOnRemoval {
+		roles = append(roles, "longhorn-evict")
+	}
+	return roles
 }

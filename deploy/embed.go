@@ -28,6 +28,11 @@ var Longhorn []byte
 //go:embed storage-namespace-longhorn-detach.yaml
 var LonghornDetach []byte
 
+// LonghornEvict is storage-namespace-longhorn-evict.yaml: what it needs for a policy that has replicas be moved.
+//
+//go:embed storage-namespace-longhorn-evict.yaml
+var LonghornEvict []byte
+
 // CephMon is storage-namespace-cephmon.yaml: what it needs where it is to look after the mons of a CephMon.
 //
 //go:embed storage-namespace-cephmon.yaml

@@ -66,7 +66,7 @@ func (k *keeper) carryOut(ctx workflow.Context, p *plan) (told bool, err error) 
 	if p.unsaid {
 		k.admitClosed(ctx, "the budgets could not be written, or their marks: "+message(err))
 	}
-	return false, cmp.Or(err, r.Others.Err())
+	return false, cmp.Or(err, r.Others.Err(), r.Relocated.Err())
 }
 
 // carry is the activity that carries out a plan.

@@ -197,6 +197,10 @@ func (l *large) ApplyStaticBudgets(
 	return activities.StaticBudgetsResult{}, nil
 }
 
+func (l *large) Relocate(context.Context, activities.RelocateInput) (activities.RelocateResult, error) {
+	return activities.RelocateResult{}, nil
+}
+
 func (l *large) RemoveBudgets(context.Context, storage.ClusterKey, func(int), func() error) error {
 	return nil
 }

@@ -43,6 +43,7 @@ type longhornSchedule struct {
 	Hammered bool    // somebody evicts everything all the time
 	Retires  bool    // in the end the installation is handed back to Longhorn
 	Events   []event
+	Moves    bool // replicas that would keep a node that is removed are moved
 }
 
 // longhornKinds are what may happen, as often as they are listed.
@@ -69,6 +70,7 @@ var longhornSchedules = rapid.Custom(func(t *rapid.T) longhornSchedule {
 			Kind:  rapid.SampledFrom(longhornKinds).Draw(t, "kind"), Which: rapid.IntRange(0, 59).Draw(t, "which"),
 		})
 	}
+	s.Moves = rapid.Bool().Draw(t, "moves")
 	return s
 })
 
@@ -114,9 +116,9 @@ func TestLonghornInDisorder(t *testing.T) {
 	})
 	if *simReport {
 		fmt.Printf("longhorn_schedules %d count\nfailed %d count\nevicted %d count\njudged %d count\nrefused %d count\n"+
-			"removed %d count\nwaited %d count\nheld_back %d count\ntwo_budgets %d count\nschedules_per_s %.1f 1/s\n",
-			many, failed.Load(), all.Evicted, all.Judged, all.Refused, all.Removed, all.Waited, all.HeldBack,
-			all.TwoBudgets, float64(many)/time.Since(began).Seconds())
+			"removed %d count\nwaited %d count\nheld_back %d count\nmoved %d count\ntwo_budgets %d count\n"+
+			"schedules_per_s %.1f 1/s\n", many, failed.Load(), all.Evicted, all.Judged, all.Refused, all.Removed, all.Waited,
+			all.HeldBack, all.Moved, all.TwoBudgets, float64(many)/time.Since(began).Seconds())
 	}
 	const enough = 40
 	if many < enough || t.Failed() {
@@ -126,6 +128,7 @@ func TestLonghornInDisorder(t *testing.T) {
 	assert.Greater(t, all.Refused, 20*many, "evictions that were refused")
 	assert.Greater(t, all.Removed, many/4, "nodes that were removed")
 	assert.Greater(t, all.Waited, many, "looks at the lease at which somebody waited for his turn")
+	assert.Greater(t, all.Moved, many/20, "replicas that were moved away from a node that was to be removed")
 	assert.Greater(t, all.HeldBack, 0, "nodes from which an autoscaler was held back")
 }
 
@@ -216,7 +219,7 @@ type longhornDisorder struct {
 func (d *longhornDisorder) options() longhorn.Options {
 	s := d.schedule
 	o := longhorn.Options{
-		Nodes: s.Nodes, Volumes: s.Volumes, Turn: time.Minute, TaintExpiry: 10 * time.Minute, Draw: d.intN,
+		Nodes: s.Nodes, Volumes: s.Volumes, Moves: s.Moves, Turn: time.Minute, TaintExpiry: 10 * time.Minute, Draw: d.intN,
 		Reaction: 5*time.Second + time.Duration(20*s.Latency)*time.Millisecond,
 		Latency:  func() time.Duration { return time.Duration(1+d.intN(s.Latency)) * time.Millisecond },
 		Fail:     d.lose, May: func(ctx context.Context) error { return d.stopFrozen(ctx) },
@@ -395,6 +398,8 @@ func (d *longhornDisorder) edit(which int) {
 		{"turnTimeout: 30s", func(s *v1alpha1.LonghornSpec) {
 			s.TurnTimeout = &metav1.Duration{Duration: 30 * time.Second}
 		}},
+		{"evictOnRemoval: true", func(s *v1alpha1.LonghornSpec) { s.EvictOnRemoval = true }},
+		{"evictOnRemoval: false", func(s *v1alpha1.LonghornSpec) { s.EvictOnRemoval = false }},
 		{"removalTaintExpiry: 2m", func(s *v1alpha1.LonghornSpec) {
 			s.RemovalTaintExpiry = &metav1.Duration{Duration: 2 * time.Minute}
 		}},

@@ -77,8 +77,8 @@ func (m *migration) work(ctx workflow.Context, c *claimant) error {
 	}
 }
 
-// earlyFor is how long the job gets the next step ready before it asks whether the storage is whole: the keeper may have
-// to be told once more, and would keep others waiting until then.
+// earlyFor is how long the job gets the next step ready before it asks whether the storage is whole: the keeper may
+// have to be told once more, and would keep others waiting until then.
 const earlyFor = 10 * time.Second
 
 // prepare gets the place of the next newcomer ready while the storage heals from the step before. It takes nothing from
@@ -99,7 +99,7 @@ func (m *migration) prepare(ctx workflow.Context, c *claimant) error {
 	return nil
 }
 
-// act carries out the first act of a step, when it is written down, and sees what comes next. in has what it is allowed.
+// act carries out the first act of a step, when it is written down, and sees what comes next. in has what it may do.
 func (m *migration) act(ctx workflow.Context, in activities.MonStepInput) error {
 	work := m.seen.Step.Noted(workflow.Now(ctx))
 	m.memory().Work = &work

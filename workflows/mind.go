@@ -80,6 +80,10 @@ type mind struct {
 	// The static budgets depend on little that changes; they are applied when a hint says so.
 	daemonsDue bool
 	leaving    activities.LeavingNodes
+	// relocated is what the storage cluster was told last of the data on nodes that are leaving; nil: not known. unmoved
+	// is why it could not be told.
+	relocated []storage.Relocation
+	unmoved   string
 	// others are the nodes on which their daemons were as of othersAsOf; nil: not known.
 	others     map[string]bool
 	othersAsOf time.Time

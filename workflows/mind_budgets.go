@@ -150,6 +150,29 @@ func (m *mind) otherBudgets(now time.Time) *activities.LeavingNodes {
 	return &leaving
 }
 
+// planRelocation says what becomes of the data on nodes that are leaving, once the budgets let nobody go any more to
+// whom it may be moved.
+func (m *mind) planRelocation(p *plan) {
+	wants := m.verdict.Relocate
+	if wants == nil || !m.observed.Settings.ManagePodBudgets || m.relocated != nil && slices.Equal(wants, m.relocated) {
+		return
+	}
+	if p.Budgets != nil || m.says(m.state.Decision) {
+		p.Relocate = &activities.RelocateInput{Cluster: m.cluster, Policy: m.policy(), Nodes: wants}
+	}
+}
+
+// tookRelocation takes in what became of it. What was refused is tried again with the next plan.
+func (m *mind) tookRelocation(p *plan, a activities.Attempt[activities.RelocateResult]) {
+	if p.Relocate == nil || !a.Begun {
+		return
+	}
+	m.relocated, m.unmoved = nil, a.Result.Refused
+	if a.Done() && m.unmoved == "" {
+		m.relocated = slices.Concat([]storage.Relocation{}, p.Relocate.Nodes)
+	}
+}
+
 // othersLast is for how long it counts where the other daemons are. That one has moved is told by the watcher, which
 // may be dead, and then a manager on a node that is to be emptied would keep it for ever.
 const othersLast = time.Minute

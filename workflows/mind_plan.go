@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -56,6 +57,7 @@ func (m *mind) complete(now time.Time, p *plan, reports bool) {
 		p.Policy = m.policy()
 	}
 	m.planBudgets(now, p)
+	m.planRelocation(p)
 	m.planHolds(now, p)
 	if p.remember {
 		p.remembered = m.draft(m.state.Reported)
@@ -125,6 +127,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err
 	}
+	m.tookRelocation(p, r.Relocated)
 	m.tookHolds(p, r)
 	m.switched(p.Set, r.Set)
 	m.switched(p.Unset, r.Unset)
@@ -142,6 +145,9 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 // lost takes in that nobody knows what became of a plan.
 func (m *mind) lost(p *plan) {
 	m.daemonsDue = m.daemonsDue || p.Others != nil
+	if p.Relocate != nil {
+		m.relocated = nil
+	}
 	if p.mute = p.lostFlags(); p.mute == "" {
 		p.unsaid = p.Budgets != nil
 	}
@@ -163,7 +169,21 @@ func (p *plan) onlyRewords() bool {
 
 func (p *plan) isNothing() bool {
 	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil &&
-		p.Hold == nil && p.LetGo == nil
+		p.Relocate == nil && p.Hold == nil && p.LetGo == nil
+}
+
+// relocation is from which nodes data is moved, in words.
+func (p *plan) relocation() string {
+	var away []string
+	for _, r := range p.Relocate.Nodes {
+		if r.Away {
+			away = append(away, r.Node)
+		}
+	}
+	if len(away) == 0 {
+		return "no data is moved away from nodes that are leaving"
+	}
+	return "data is moved away from " + strings.Join(away, ", ")
 }
 
 // summary is what Temporal's UI shows of it, and the story of a keeper tells of its decisions.
@@ -171,6 +191,8 @@ func (p *plan) summary() string {
 	switch {
 	case p.Budgets != nil:
 		return clip(fmt.Sprintf("%s: %s", p.next.Mode, p.next.Message))
+	case p.Relocate != nil:
+		return clip(p.relocation())
 	case p.Set != nil || p.Unset != nil:
 		return clip(p.flagsSummary())
 	case p.LetGo != nil && len(p.LetGo.Remove) > 0:

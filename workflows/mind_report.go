@@ -43,7 +43,9 @@ func (m *mind) draft(before activities.Report) activities.Report {
 		View: m.observed.Seen.View, Health: m.health(), Clean: m.verdict.Clean, Conflict: m.state.Conflict,
 		Keeper: KeeperID(m.cluster), MayDrain: MayDrain(m.said()), Unmanaged: !m.observed.Settings.ManagePodBudgets,
 	}
-	r.Fencing = m.fencingReport()
+	if r.Fencing = m.fencingReport(); m.unmoved != "" {
+		r.View.Notes = append(slices.Clone(r.View.Notes), m.unmoved)
+	}
 	r.View.At, r.AsOf = before.View.At, before.AsOf
 	return r
 }

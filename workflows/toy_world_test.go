@@ -291,6 +291,11 @@ func (t *toyStore) ApplyStaticBudgets(
 	return activities.StaticBudgetsResult{}, nil
 }
 
+// Relocate implements activities.Budgets.
+func (t *toyStore) Relocate(context.Context, activities.RelocateInput) (activities.RelocateResult, error) {
+	return activities.RelocateResult{}, nil
+}
+
 // RemoveBudgets implements activities.Budgets.
 func (t *toyStore) RemoveBudgets(context.Context, storage.ClusterKey, func(int), func() error) error {
 	return nil

@@ -35,6 +35,13 @@ type LonghornSpec struct {
 	// +optional
 	DetachOnCordon bool `json:"detachOnCordon,omitempty"`
 
+	// EvictOnRemoval: Longhorn is asked to move replicas from a node that an autoscaler removes, or that is deleted, to other nodes, if the
+	// node would have to stay for them: for a volume's last healthy replica, or with node-drain-policy block-for-eviction for any. While its
+	// removal is announced a node gets no new replicas. Autoscalers are not held back from nodes that keep detached volumes then. It takes
+	// the rights of deploy/storage-namespace-longhorn-evict.yaml.
+	// +optional
+	EvictOnRemoval bool `json:"evictOnRemoval,omitempty"`
+
 	// TurnTimeout is how long a node that is leaving keeps its turn while others that share a volume with it wait. After it the next one
 	// has its turn, and this one comes last.
 	// +optional

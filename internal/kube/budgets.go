@@ -360,6 +360,9 @@ func (c *Cluster) RemoveBudgets(
 		if _, err := c.holdBack(ctx, key, nil); err != nil {
 			return err
 		}
+		if _, err := c.relocate(ctx, key, nil); err != nil {
+			return err
+		}
 		all, err := budgets.List(ctx, metav1.ListOptions{})
 		if err == nil {
 			err = c.handBack(ctx, key.Namespace, all.Items)

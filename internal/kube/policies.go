@@ -105,7 +105,7 @@ func longhornSettings(s storage.Settings, l *v1alpha1.LonghornSpec) storage.Sett
 	if l.TurnTimeout != nil {
 		s.AnnouncementTimeout = l.TurnTimeout.Duration
 	}
-	s.DetachOnCordon = l.DetachOnCordon
+	s.DetachOnCordon, s.EvictOnRemoval = l.DetachOnCordon, l.EvictOnRemoval
 	return s
 }
 

@@ -12,7 +12,8 @@ type Decision struct {
 	// Managers are all instance managers, by name.
 	Managers []Verdict
 	// OneMore tells that of the managers that are Spare one may be evicted without another decision. It is false as long
-	// as a node is allowed to leave: the two could share a volume.
+	// as a node is allowed to leave: the two could share a volume; and as long as replicas are moved, to a spare node
+	// perhaps.
 	OneMore bool
 	// Kept are the nodes that keep their budget for the sake of detached volumes: the Kept of the next World.
 	Kept []string
@@ -48,6 +49,8 @@ type NodeVerdict struct {
 	Subject string
 	// Stay tells that the node gets the annotations that hold autoscalers back from it: it must not be chosen.
 	Stay bool
+	// Evict is what Longhorn is to be told about its replicas.
+	Evict Eviction
 	// Conflicts are the nodes that are leaving, too, and share a volume with this one.
 	Conflicts []string
 	// Alone are the volumes of which no other node has a healthy replica.
@@ -67,7 +70,9 @@ func Decide(w World) Decision {
 	s.keepLastReplicas()
 	kept := s.keepCover()
 	s.letGo()
+	moves := s.evict()
 	d := s.decision(kept)
+	d.OneMore = d.OneMore && !moves
 	d.Faults = faults
 	return d
 }
@@ -113,7 +118,7 @@ func (s *surveyed) keepLastReplicas() {
 		return
 	}
 	for _, v := range s.volumes {
-		if v.moves {
+		if v.moves || s.willMove(v) {
 			for _, n := range v.rebuilds {
 				n.keep(Rebuilding, v.name)
 			}
@@ -208,7 +213,7 @@ func (s *surveyed) decision(kept []string) Decision {
 func (s *surveyed) verdict(n *node) NodeVerdict {
 	v := NodeVerdict{
 		Node: n.name, Leaving: n.leaving, State: n.state, Reason: n.reason, Subject: n.subject,
-		Conflicts: n.conflicts(), Alone: n.alone(),
+		Conflicts: n.conflicts(), Alone: n.alone(), Evict: n.evict,
 	}
 	autoscaler := s.world.Settings.ClusterAutoscaler
 	if n.leaving == Gone {
@@ -217,8 +222,7 @@ func (s *surveyed) verdict(n *node) NodeVerdict {
 	if n.state == Spare {
 		v.Reason = NothingToLose
 	}
-	// A node that only waits for its turn will be let go, and one that holds autoscalers back would never be.
-	v.Stay = autoscaler && n.state == Kept && n.reason != SharesVolume
+	v.Stay = autoscaler && n.state == Kept && !s.willGo(n)
 	if len(n.helpers) > 0 && autoscaler && n.state != Open {
 		v.Stay = true
 		if n.state == Spare {
@@ -226,6 +230,19 @@ func (s *surveyed) verdict(n *node) NodeVerdict {
 		}
 	}
 	return v
+}
+
+// willGo tells whether a node that is kept goes once it is asked to, so that an autoscaler need not be held back from
+// it: it waits for its turn, or its replicas are moved then. If one were held back from it, nobody would ask.
+func (s *surveyed) willGo(n *node) bool {
+	switch n.reason {
+	case SharesVolume, Evicting:
+		return true
+	case Cover, ReplicaOnNode:
+		return s.world.EvictOnRemoval && n.inUse == ""
+	default:
+		return false
+	}
 }
 
 // managerVerdict is the answer about an instance manager: its node's, unless its own state or kind says otherwise.

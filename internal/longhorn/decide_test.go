@@ -242,6 +242,71 @@ func TestStay(t *testing.T) {
 	}
 }
 
+// TestEvict: where the policy says so, replicas that would keep a node which is removed are moved to other nodes, and
+// who leaves gets no more. want has a word for each node: its reason and what Longhorn is told.
+func TestEvict(t *testing.T) {
+	abc := func() *world {
+		return newWorld("a", "b", "c").with(func(w *world) { w.EvictOnRemoval = true })
+	}
+	evicted := func(node string) func(*world) { return func(w *world) { w.replica("v", node).Evicted = true } }
+	strictest := func(w *world) { w.Settings.DrainPolicy = longhorn.BlockForEviction }
+	for name, c := range map[string]struct {
+		world *world
+		want  string
+		more  bool
+	}{
+		"nobody leaves": {abc().volume("v", "a"), "a:Cover/ b:NothingToLose/ c:NothingToLose/", true},
+		"the last replica": {
+			abc().volume("v", "a").taint("a"), "a:Evicting/Evicted b:NothingToLose/ c:NothingToLose/", false,
+		},
+		"not for a drain": {
+			abc().volume("v", "a").cordon("a"), "a:LastReplica/Closed b:NothingToLose/ c:NothingToLose/", true,
+		},
+		"one of two, removed": {
+			abc().volume("v", "a", "b").taint("a"), "a:NothingToLose/Closed b:Cover/ c:NothingToLose/", false,
+		},
+		"both are removed": {
+			abc().volume("v", "a", "b").taint("a", "b"), "a:Evicting/Evicted b:Evicting/Evicted c:NothingToLose/", false,
+		},
+		"who else leaves gets none of them": {
+			abc().volume("v", "a").taint("a", "b"), "a:Evicting/Evicted b:NothingToLose/Closed c:NothingToLose/", false,
+		},
+		"it goes on while another copy is whole": {
+			abc().volume("v", "a", "b").taint("a").with(evicted("a")),
+			"a:NothingToLose/Evicted b:Cover/ c:NothingToLose/", false,
+		},
+		"what is made already where it may come": {
+			abc().volume("v", "a", "b").taint("a", "b").with(func(w *world) { w.replica("v", "b").Healthy = false }),
+			"a:Evicting/Evicted b:Rebuilding/Closed c:NothingToLose/", false,
+		},
+		"an engine first": {
+			abc().volume("v", "a").attach("v", "a").taint("a"), "a:EngineRunning/Closed b:NothingToLose/ c:NothingToLose/", true,
+		},
+		"block-for-eviction: all of them": {
+			abc().volume("v", "a", "b").taint("a").with(strictest),
+			"a:Evicting/Evicted b:ReplicaOnNode/ c:NothingToLose/", false,
+		},
+		"Longhorn's setting is off": {
+			abc().volume("v", "a").taint("a").with(func(w *world) { w.Settings.ClusterAutoscaler = false }),
+			"a:AutoscalerOff/ b:AutoscalerOff/ c:AutoscalerOff/", true,
+		},
+	} {
+		d := longhorn.Decide(c.world.World)
+		var got []string
+		for _, n := range d.Nodes {
+			got = append(got, fmt.Sprintf("%s:%s/%s", n.Node, n.Reason, n.Evict))
+		}
+		require.Equal(t, c.want, strings.Join(got, " "), name)
+		require.Equal(t, c.more, d.OneMore, name)
+	}
+	d := longhorn.Decide(abc().volume("v", "a").World)
+	require.False(t, nodeIn(d, "a").Stay, "an autoscaler may choose it: what it keeps will be moved")
+	d = longhorn.Decide(abc().volume("v", "a").taint("a").World)
+	require.False(t, nodeIn(d, "a").Stay)
+	d = longhorn.Decide(abc().volume("v", "a").attach("v", "b").World)
+	require.True(t, nodeIn(d, "a").Stay, "it is in use")
+}
+
 func TestExplain(t *testing.T) {
 	w := newWorld("a", "b", "c").volume("v", "a").volume("w", "a", "b").cordon("a")
 	said, ok := longhorn.Decide(w.World).Explain("a")

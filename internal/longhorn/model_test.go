@@ -112,10 +112,14 @@ func (m model) mustStay(n longhorn.Node) bool {
 
 // becomesLast tells whether a volume is about to live on the replica alone, which Longhorn still makes.
 func (m model) becomesLast(r longhorn.Replica) bool {
+	moves := !m.livesAnywhere(r.Volume) && slices.ContainsFunc(m.Replicas, func(o longhorn.Replica) bool {
+		n, exists := m.find(o.Node)
+		return o.Volume == r.Volume && data(o) && m.EvictOnRemoval && exists && m.removed(n) && m.asked(n)
+	})
 	evicted := slices.ContainsFunc(m.Replicas, func(o longhorn.Replica) bool {
 		return o.Volume == r.Volume && o.Healthy && !o.Failed && o.Evicted
 	})
-	return !data(r) && evicted && !m.lasts(r.Volume)
+	return !data(r) && (moves || evicted && !m.lasts(r.Volume))
 }
 
 func (m model) livesAnywhere(volume string) bool {
@@ -211,7 +215,7 @@ func (m model) check(t require.TestingT, d longhorn.Decision, exact bool) {
 
 // checkOpen goes through everything that the budgets let happen without another decision.
 func (m model) checkOpen(t require.TestingT, d longhorn.Decision, open, spare []string) {
-	require.Equal(t, len(open) == 0, d.OneMore)
+	require.Equal(t, len(open) == 0 && !m.checkEvictions(t, d), d.OneMore)
 	if m.Settings.DrainPolicy == longhorn.AlwaysAllow {
 		return
 	}
@@ -226,6 +230,22 @@ func (m model) checkOpen(t require.TestingT, d longhorn.Decision, open, spare []
 			m.survives(t, []string{s})
 		}
 	}
+}
+
+// checkEvictions: who is leaving gets no more replicas, and only who is removed loses those that it has. moves: some
+// do.
+func (m model) checkEvictions(t require.TestingT, d longhorn.Decision) (moves bool) {
+	for _, v := range d.Nodes {
+		n, exists := m.find(v.Node)
+		told := exists && m.EvictOnRemoval && m.asked(n)
+		require.Equal(t, told, v.Evict != longhorn.NotEvicted, v.Node)
+		goes := slices.ContainsFunc(m.Replicas, func(r longhorn.Replica) bool { return r.Node == n.Name && r.Evicted })
+		keeps := v.Reason == longhorn.Evicting
+		require.Equal(t, told && m.removed(n) && (goes || keeps), v.Evict == longhorn.Evicted, v.Node)
+		require.False(t, told && m.removed(n) && v.Reason == longhorn.LastReplica, v.Node)
+		moves = moves || v.Evict == longhorn.Evicted
+	}
+	return moves
 }
 
 // survives tells whether each volume that matters has a living replica when some nodes are away.
@@ -436,59 +456,160 @@ func TestNothingIsEverLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawn(t)
 		w.Settings.DrainPolicy = longhorn.BlockIfContainsLastReplica
-		d := longhorn.Decide(w.World)
-		more := d.OneMore
+		p := begin(w)
 		t.Repeat(map[string]func(*rapid.T){
-			"decide": func(*rapid.T) {
-				w.Kept, w.Going = d.Kept, nil
-				d = longhorn.Decide(w.World)
-				more = d.OneMore
-				model{w.World}.check(t, d, false)
-			},
-			"evict and remove": func(t *rapid.T) {
-				if len(w.Nodes) == 0 {
-					return
-				}
-				name := rapid.SampledFrom(w.Nodes).Draw(t, "node").Name
-				switch state := nodeIn(d, name).State; {
-				case state == longhorn.Open:
-				case state == longhorn.Spare && more:
-					more = false
-				default:
-					return
-				}
-				var lived []string
-				for _, v := range w.Volumes {
-					if w.serves(v.Name) {
-						lived = append(lived, v.Name)
-					}
-				}
-				w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n longhorn.Node) bool { return n.Name == name })
-				w.Managers = slices.DeleteFunc(slices.Clone(w.Managers), func(m longhorn.Manager) bool { return m.Node == name })
-				for _, v := range lived {
-					require.True(t, w.serves(v), "volume %s went with %s", v, name)
-				}
-			},
-			"rebuild": func(t *rapid.T) {
-				if len(w.Replicas) == 0 {
-					return
-				}
-				r := &w.Replicas[rapid.IntRange(0, len(w.Replicas)-1).Draw(t, "replica")]
-				n, exists := model{w.World}.find(r.Node)
-				if !exists || !n.Ready || w.manager(r.Node).State != longhorn.Running || !w.serves(r.Volume) || data(*r) {
-					return
-				}
-				r.Healthy, r.Current = true, longhorn.Running
-				volume := r.Volume
-				w.Replicas = slices.DeleteFunc(slices.Clone(w.Replicas), func(r longhorn.Replica) bool {
-					return r.Volume == volume && r.Evicted
-				})
-			},
-			"taint": func(t *rapid.T) {
-				if len(w.Nodes) > 0 {
-					w.taint(rapid.SampledFrom(w.Nodes).Draw(t, "node").Name)
-				}
-			},
+			"decide": p.decide, "evict and remove": p.removes, "rebuild": p.rebuilds, "taint": p.taints,
 		})
 	})
+}
+
+// TestNothingIsLostThatIsMoved has Longhorn do what it is told about the replicas of nodes that are removed: at any
+// time after the decision, and also while lockkeeper has not seen yet where it makes new ones.
+func TestNothingIsLostThatIsMoved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawn(t)
+		w.Settings.DrainPolicy = rapid.SampledFrom([]longhorn.DrainPolicy{
+			longhorn.BlockIfContainsLastReplica, longhorn.BlockForEviction,
+		}).Draw(t, "drain policy")
+		w.EvictOnRemoval = true
+		for i := range w.Replicas {
+			w.Replicas[i].Evicted = false
+		}
+		p := begin(w)
+		t.Repeat(map[string]func(*rapid.T){
+			"decide": p.decide, "evict and remove": p.removes, "rebuild": p.rebuilds, "taint": p.taints,
+			"is told": p.isTold, "makes another one": p.makes, "deletes one too many": p.deletes,
+		})
+	})
+}
+
+// played is a world in which things happen.
+type played struct {
+	*world
+	d      longhorn.Decision
+	more   bool                         // one that is spare may still go
+	told   map[string]longhorn.Eviction // what Longhorn knows of the nodes
+	copies map[string]int               // that a volume should have
+}
+
+func begin(w *world) *played {
+	p := &played{world: w, d: longhorn.Decide(w.World), told: map[string]longhorn.Eviction{}, copies: map[string]int{}}
+	p.more = p.d.OneMore
+	for _, r := range w.Replicas {
+		if !r.Failed {
+			p.copies[r.Volume]++
+		}
+	}
+	return p
+}
+
+func (p *played) decide(t *rapid.T) {
+	p.Kept, p.Going = p.d.Kept, nil
+	p.d = longhorn.Decide(p.World)
+	p.more = p.d.OneMore
+	model{p.World}.check(t, p.d, false)
+}
+
+func (p *played) removes(t *rapid.T) {
+	if len(p.Nodes) == 0 {
+		return
+	}
+	name := rapid.SampledFrom(p.Nodes).Draw(t, "node").Name
+	switch state := nodeIn(p.d, name).State; {
+	case state == longhorn.Open:
+	case state == longhorn.Spare && p.more:
+		p.more = false
+	default:
+		return
+	}
+	var lived []string
+	for _, v := range p.Volumes {
+		if p.serves(v.Name) {
+			lived = append(lived, v.Name)
+		}
+	}
+	p.Nodes = slices.DeleteFunc(slices.Clone(p.Nodes), func(n longhorn.Node) bool { return n.Name == name })
+	p.Managers = slices.DeleteFunc(slices.Clone(p.Managers), func(m longhorn.Manager) bool { return m.Node == name })
+	for _, v := range lived {
+		require.True(t, p.serves(v), "volume %s went with %s", v, name)
+	}
+}
+
+func (p *played) rebuilds(t *rapid.T) {
+	if len(p.Replicas) == 0 {
+		return
+	}
+	r := &p.Replicas[rapid.IntRange(0, len(p.Replicas)-1).Draw(t, "replica")]
+	n, exists := model{p.World}.find(r.Node)
+	if !exists || !n.Ready || p.manager(r.Node).State != longhorn.Running || !p.serves(r.Volume) || data(*r) {
+		return
+	}
+	r.Healthy, r.Current = true, longhorn.Running
+	volume := r.Volume
+	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), func(r longhorn.Replica) bool {
+		return r.Volume == volume && r.Evicted
+	})
+}
+
+func (p *played) taints(t *rapid.T) {
+	if len(p.Nodes) > 0 {
+		p.taint(rapid.SampledFrom(p.Nodes).Draw(t, "node").Name)
+	}
+}
+
+// isTold: Longhorn hears of what was decided of a node, and asks its replicas to go, or not any more.
+func (p *played) isTold(t *rapid.T) {
+	if len(p.Nodes) == 0 {
+		return
+	}
+	name := rapid.SampledFrom(p.Nodes).Draw(t, "node").Name
+	for _, n := range p.d.Nodes { // all that are to get no more replicas are told so before one is evicted
+		if n.Evict != longhorn.NotEvicted && p.told[n.Node] == longhorn.NotEvicted {
+			p.told[n.Node] = longhorn.Closed
+		}
+	}
+	p.told[name] = nodeIn(p.d, name).Evict
+	for i := range p.Replicas {
+		if p.Replicas[i].Node == name {
+			p.Replicas[i].Evicted = p.told[name] == longhorn.Evicted
+		}
+	}
+}
+
+// makes: Longhorn begins to make another replica of a volume that has too few but for those that are evicted.
+func (p *played) makes(t *rapid.T) {
+	if len(p.Nodes) == 0 || len(p.Volumes) == 0 {
+		return
+	}
+	n := rapid.SampledFrom(p.Nodes).Draw(t, "node")
+	v := rapid.SampledFrom(p.Volumes).Draw(t, "volume").Name
+	stay, here := 0, false
+	for _, r := range p.Replicas {
+		here = here || r.Volume == v && r.Node == n.Name
+		if r.Volume == v && !r.Evicted && !r.Failed {
+			stay++
+		}
+	}
+	if !here && stay < p.copies[v] && n.Ready && !n.Cordoned && p.told[n.Name] == longhorn.NotEvicted && p.serves(v) {
+		p.Replicas = append(slices.Clone(p.Replicas), longhorn.Replica{
+			Name: v + "-" + n.Name, Volume: v, Node: n.Name, Desired: longhorn.Running, Current: longhorn.Stopped,
+		})
+	}
+}
+
+// deletes: Longhorn deletes a copy of a volume that has too many, if none is evicted: then it deletes that.
+func (p *played) deletes(t *rapid.T) {
+	if len(p.Replicas) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(p.Replicas)-1).Draw(t, "replica")
+	whole, evicted := 0, false
+	for _, r := range p.Replicas {
+		if r.Volume == p.Replicas[i].Volume && r.Healthy && !r.Failed {
+			whole, evicted = whole+1, evicted || r.Evicted
+		}
+	}
+	if whole > p.copies[p.Replicas[i].Volume] && !evicted {
+		p.Replicas = slices.Delete(slices.Clone(p.Replicas), i, i+1)
+	}
 }

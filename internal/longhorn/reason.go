@@ -16,6 +16,8 @@ const (
 	ReplicaInUse Reason = "ReplicaInUse"
 	// LastReplica: no other node that stays has a healthy replica of a volume.
 	LastReplica Reason = "LastReplica"
+	// Evicting: the node is about to be removed, and replicas that keep it are moved to other nodes.
+	Evicting Reason = "Evicting"
 	// Rebuilding: all healthy replicas of a volume are evicted from other nodes, and this one is to have the next.
 	Rebuilding Reason = "Rebuilding"
 	// Cover: the node keeps its budget for the detached volumes that have a replica on it, so that others need not.
@@ -56,6 +58,9 @@ func (r Reason) Sentence(subject string) string {
 	case LastReplica:
 		return fmt.Sprintf("volume %s has its last healthy replica here: attach it elsewhere, which makes another one, or "+
 			"have it evicted from this node", subject)
+	case Evicting:
+		return fmt.Sprintf("Longhorn is asked to move %s to another node, and this one stays until it has: if that takes "+
+			"long, no other node has room for it", subject)
 	case Rebuilding:
 		return fmt.Sprintf("volume %s is being rebuilt here: those on other nodes are evicted", subject)
 	case Cover:

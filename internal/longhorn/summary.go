@@ -24,6 +24,8 @@ type NodeSummary struct {
 	Reason  Reason  `json:"r,omitempty"`
 	Subject string  `json:"of,omitempty"`
 	Stay    bool    `json:"stay,omitempty"`
+	// Evict is what Longhorn is to be told about its replicas.
+	Evict Eviction `json:"ev,omitempty"`
 	// Alone is how many volumes it keeps alone, Conflicts with which nodes it cannot go together: the first few.
 	Alone     int      `json:"alone,omitempty"`
 	Conflicts []string `json:"with,omitempty"`
@@ -45,7 +47,7 @@ func (d Decision) Summary() Summary {
 	for _, n := range d.Nodes {
 		s.Nodes = append(s.Nodes, NodeSummary{
 			Node: n.Node, Leaving: n.Leaving, State: n.State, Reason: n.Reason, Subject: clip(n.Subject, maxSubject),
-			Stay: n.Stay, Alone: len(n.Alone),
+			Stay: n.Stay, Evict: n.Evict, Alone: len(n.Alone),
 			Conflicts: slices.Clone(n.Conflicts[:min(len(n.Conflicts), maxConflicts)]),
 		})
 	}
@@ -76,6 +78,9 @@ func (d Decision) Explain(name string) (sentences []string, ok bool) {
 	}
 	if n.Stay {
 		sentences = append(sentences, "autoscalers are to be held back from it")
+	}
+	if n.Evict == Closed {
+		sentences = append(sentences, "it gets no more replicas while it is to be removed")
 	}
 	return sentences, true
 }

@@ -27,6 +27,9 @@ type node struct {
 	// volume that writes to a replica on it.
 	engine, replica, inUse string
 	fault                  string
+	// evicts: Longhorn moves a replica away from it.
+	evicts bool
+	evict  Eviction
 	// volumes have data on it; counting are those of them that matter when it leaves.
 	volumes, counting []*volume
 
@@ -162,6 +165,7 @@ func (s *surveyed) addReplicas(running map[string]bool) {
 		}
 		n := s.node(r.Node)
 		n.replica = first(n.replica, r.Name)
+		n.evicts = n.evicts || r.Evicted
 		if attached[r.Volume] && r.Current == Running && !r.Failed {
 			n.inUse = first(n.inUse, r.Volume)
 		}

@@ -116,7 +116,9 @@ type World struct {
 	Now time.Time
 	// TaintExpiry is the age from which the autoscaler's taint does not count: such taints are sometimes forgotten.
 	TaintExpiry time.Duration
-	Settings    Settings
+	// EvictOnRemoval: replicas that would keep a node which is about to be removed are moved to other nodes.
+	EvictOnRemoval bool
+	Settings       Settings
 	// Version is that of Longhorn, as it tells it.
 	Version  string
 	Nodes    []Node

@@ -399,7 +399,7 @@ func TestGoOn(t *testing.T) {
 		want string
 	}{
 		{what: "ready", mons: "a b c", work: ready, want: "Migrate: DropCanary d, Start d"},
-		{what: "another mon is out: the canary keeps the place", mons: "a b c?", work: ready, want: "Wait: out of quorum: mon.c"},
+		{what: "another mon is out: the canary stays", mons: "a b c?", work: ready, want: "Wait: out of quorum: mon.c"},
 		{
 			what: "another mon is out, right before the start", mons: "a b c?", work: func() monplan.Work {
 				w := ready

@@ -25,6 +25,8 @@ type Settings struct {
 	RemovalTaintExpiry time.Duration `json:"removalTaintExpiry,omitempty"`
 	// DetachOnCordon: what somebody attached by hand to a node that is leaving is detached from it.
 	DetachOnCordon bool `json:"detachOnCordon,omitempty"`
+	// EvictOnRemoval: data that would keep a node which is about to be removed is moved to other nodes.
+	EvictOnRemoval bool `json:"evictOnRemoval,omitempty"`
 	// one or two mons may go although there is no quorum without them
 	AllowMonQuorumLoss bool `json:"allowMonQuorumLoss,omitempty"`
 	// Fencing is what fences nodes; nil: nothing is held back.

@@ -341,3 +341,10 @@ func (v View) Node(name string) (Node, bool) {
 	}
 	return Node{}, false
 }
+
+// Relocation is what becomes of the data on a node that is leaving: it gets no more, and if it is to go Away, what the
+// node has is moved to other nodes.
+type Relocation struct {
+	Node string `json:"node"`
+	Away bool   `json:"away,omitempty"`
+}

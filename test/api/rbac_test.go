@@ -230,7 +230,7 @@ func TestManifestsAreValid(t *testing.T) {
 		for _, file := range []string{
 			"storage-namespace.yaml", "storage-namespace-cephosd.yaml",
 			"storage-namespace-restart-osds.yaml", "storage-namespace-fencing.yaml", "fencing-namespace.yaml",
-			"storage-namespace-longhorn.yaml", "storage-namespace-longhorn-detach.yaml",
+			"storage-namespace-longhorn.yaml", "storage-namespace-longhorn-detach.yaml", "storage-namespace-longhorn-evict.yaml",
 		} {
 			apply(t, filepath.Join(deploy, file), namespace+"-all-files")
 		}

@@ -84,6 +84,7 @@ func keeper(w *world) {
 
 	w.drainsWithVolume()
 	w.detachesByHand()
+	w.movesAway()
 	w.handsBack()
 }
 
@@ -166,6 +167,77 @@ func (w *world) detachesByHand() {
 	time.Sleep(time.Second)
 	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
 	w.Lab("volume", "detach", "data")
+}
+
+// movesAway has a node with the only replica of a volume be about to be removed: where the policy says so, and the
+// right is granted, Longhorn moves it to another node, and then the node goes, while all is evicted that may be.
+func (w *world) movesAway() {
+	w.Helper()
+	w.Lab("volume", "create", "one", "--replicas", "1", "--size", "64Mi")
+	w.Lab("volume", "attach", "one", "node-a")
+	w.Lab("load", "start", "--volume", "one")
+	time.Sleep(time.Second)
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	w.Lab("volume", "detach", "one")
+	from := w.replicasOf("one")[0]
+	w.await("it stays", func() bool { return slices.Contains(w.heldBack(), from) })
+
+	p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "longhorn"}}
+	require.NoError(w, w.Patch(w.Context(), p, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"longhorn":{"evictOnRemoval":true}}}`))))
+	w.await("an autoscaler may choose it", func() bool { return !slices.Contains(w.heldBack(), from) })
+	w.taint(from, true)
+	w.await("it says what it lacks", func() bool {
+		return strings.Contains(w.explain(from), "deploy/storage-namespace-longhorn-evict.yaml")
+	})
+	w.taint(from, false)
+	w.InLab("kubectl -n " + namespace + " apply -f ../../deploy/storage-namespace-longhorn-evict.yaml")
+	w.awaitAllRun()
+
+	e := w.evictEverything()
+	before := len(e.went())
+	w.taint(from, true)
+	w.await("Longhorn moves it", func() bool { return !slices.Contains(w.replicasOf("one"), from) })
+	w.await("and the node goes", func() bool { return slices.Contains(w.since(e, before), from) })
+	w.taint(from, false)
+	w.await("Longhorn's node is as it was", func() bool {
+		return w.ownNode(from) == "allowScheduling true, evictionRequested false"
+	})
+	e.stop()
+	w.awaitAllRun()
+	w.Lab("volume", "attach", "one", from)
+	w.Lab("load", "start", "--volume", "one")
+	time.Sleep(time.Second)
+	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
+	w.Lab("volume", "detach", "one")
+}
+
+// replicasOf are the nodes on which a volume has replicas.
+func (w *world) replicasOf(volume string) (nodes []string) {
+	w.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: "ReplicaList"})
+	require.NoError(w, w.List(w.Context(), list, client.InNamespace(namespace)))
+	for _, r := range list.Items {
+		name, _, _ := unstructured.NestedString(r.Object, "spec", "volumeName")
+		if node, _, _ := unstructured.NestedString(r.Object, "spec", "nodeID"); name == volume && node != "" {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// ownNode is what Longhorn's own object says of a node, with what of that is ours.
+func (w *world) ownNode(name string) string {
+	n := &unstructured.Unstructured{}
+	n.SetGroupVersionKind(schema.GroupVersionKind{Group: "longhorn.io", Version: "v1beta2", Kind: "Node"})
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, n); err != nil {
+		return err.Error()
+	}
+	allows, _, _ := unstructured.NestedBool(n.Object, "spec", "allowScheduling")
+	evicts, _, _ := unstructured.NestedBool(n.Object, "spec", "evictionRequested")
+	return strings.TrimSpace(fmt.Sprintf("allowScheduling %t, evictionRequested %t %s", allows, evicts,
+		n.GetAnnotations()[kube.Relocates]))
 }
 
 // handsBack takes the admission policy away: Longhorn's own budgets decide again, and ours go when they are there. Then

@@ -185,6 +185,11 @@ func (p Pair) ApplyStaticBudgets(
 	return p.of(in.Cluster).ApplyStaticBudgets(ctx, in)
 }
 
+// Relocate implements activities.Budgets.
+func (p Pair) Relocate(ctx context.Context, in activities.RelocateInput) (activities.RelocateResult, error) {
+	return p.of(in.Cluster).Relocate(ctx, in)
+}
+
 // RemoveBudgets implements activities.Budgets.
 func (p Pair) RemoveBudgets(
 	ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error,

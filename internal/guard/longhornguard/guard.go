@@ -167,7 +167,7 @@ func (Guard) Decide(in guard.Input) guard.Verdict {
 		return guard.Verdict{Decision: closed(in, why), Remembered: budget.Remembered{Announced: in.Announced}}
 	}
 	v := guard.Verdict{Decision: decide(in, l), Clean: len(l.away()) == 0 && l.Faults == 0}
-	v.Remembered.Announced, v.Stay = nextTurns(in, l), l.stay()
+	v.Remembered.Announced, v.Stay, v.Relocate = nextTurns(in, l), l.stay(), l.relocate()
 	if m := in.View.Marks; m != nil && v.Decision.Mode == budget.ModeDefault {
 		v.Marks = budget.MarkPlan{Set: m.Unproved > 0, Most: m.Proved + m.Unproved, Unset: m.Stale > 0}
 		if in.Settings.AtRest == storage.AtRestNone {
@@ -242,6 +242,8 @@ func atRest(in guard.Input, l Look) budget.Decision {
 		d.Answer = nobody
 	case in.Settings.AtRest == storage.AtRestNone:
 		d.Message, d.Answer = "a node opens when it is cordoned or leaving, as soon as its volumes can bear it", nobody
+	case len(l.evicted()) > 0:
+		d.Message, d.Answer = "replicas are moved away from "+names(l.evicted()), nobody
 	case len(away) > 0:
 		d.Message, d.Answer = "no instance manager runs on "+names(away), nobody
 	case len(spare) == 0:

@@ -20,7 +20,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // in is what a guard judges by: an installation of three nodes, all of them in service and spare.
 func in(change ...func(*longhornguard.Look, *guard.Input)) guard.Input {
-	l := longhornguard.Look{Managers: map[string]longhornguard.Managers{}}
+	l := longhornguard.Look{Managers: map[string]longhornguard.Managers{}, Moves: new(bool)}
 	for _, n := range []string{"a", "b", "c"} {
 		l.Nodes = append(l.Nodes, longhorn.NodeSummary{Node: n, State: longhorn.Spare, Reason: longhorn.NothingToLose})
 		l.Managers[n] = longhornguard.Managers{Running: true}
@@ -64,6 +64,18 @@ func kept(name string) change {
 // stays is a node that is leaving, and may not.
 func stays(name string) change {
 	return node(name, longhorn.Cordoned, longhorn.Kept, longhorn.LastReplica, "v")
+}
+
+// evicted is a node that is removed, and whose replicas are moved.
+func evicted(name string) change {
+	return func(l *longhornguard.Look, in *guard.Input) {
+		node(name, longhorn.RemovalTaint, longhorn.Kept, longhorn.Evicting, "v")(l, in)
+		for i := range l.Nodes {
+			if l.Nodes[i].Node == name {
+				l.Nodes[i].Evict = longhorn.Evicted
+			}
+		}
+	}
 }
 
 func away(name string) change {
@@ -140,6 +152,12 @@ func TestDecide(t *testing.T) {
 		},
 		"nor while one is away that is leaving, and may not leave any more": {
 			in(away("b"), stays("b")), budget.ModeDefault, budget.Spec{Quiet: true}, "a node once it is cordoned", "b",
+		},
+		"none while replicas are moved, to a spare node perhaps": {
+			in(evicted("b")), budget.ModeDefault,
+			budget.Spec{Quiet: true},
+			"a node once it is cordoned",
+			"replicas are moved away from b",
 		},
 		"none while something cannot be read": {
 			in(func(l *longhornguard.Look, _ *guard.Input) { l.Faults, l.Fault = 1, "Replica r" }),
@@ -327,4 +345,20 @@ func TestLease(t *testing.T) {
 	require.True(t, g.Healed(in(away("a"), open("a")), claim("a")).OK, "it is leaving")
 	require.True(t, g.Healed(in(), claim("gone")).OK)
 	require.False(t, g.Healed(in(unavailable), claim("a")).OK)
+}
+
+// TestRelocate: what becomes of the replicas on nodes that are leaving. Nobody knows while nothing is known of
+// Longhorn.
+func TestRelocate(t *testing.T) {
+	v := longhornguard.Guard{}.Decide(in(evicted("b"), func(l *longhornguard.Look, in *guard.Input) {
+		open("c")(l, in)
+		l.Nodes[2].Evict = longhorn.Closed
+	}))
+	require.Equal(t, []storage.Relocation{{Node: "b", Away: true}, {Node: "c"}}, v.Relocate)
+	require.Equal(t, []storage.Relocation{}, longhornguard.Guard{}.Decide(in()).Relocate, "what is ours is taken back")
+	require.Nil(t, longhornguard.Guard{}.Decide(in(evicted("b"), func(l *longhornguard.Look, _ *guard.Input) {
+		l.Moves = nil
+	})).Relocate)
+	unavailable := func(_ *longhornguard.Look, in *guard.Input) { in.View.Unavailable = "no answer" }
+	require.Nil(t, longhornguard.Guard{}.Decide(in(evicted("b"), unavailable)).Relocate)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // Look is what a look tells of a Longhorn installation.
@@ -22,6 +23,8 @@ type Look struct {
 	// Single is how many volumes have one replica only, SingleExample the first of them.
 	Single        int    `json:"single,omitempty"`
 	SingleExample string `json:"singleExample,omitempty"`
+	// Moves: replicas are moved away from nodes that are to be removed; nil: who looked did not know of that.
+	Moves *bool `json:"moves,omitempty"`
 	// Managers are the nodes on which instance managers should run, with what they have: by name.
 	Managers map[string]Managers `json:"managers,omitempty"`
 }
@@ -81,6 +84,30 @@ func (l Look) leaving() bool {
 func (l Look) stay() (names []string) {
 	for _, n := range l.Nodes {
 		if n.Stay {
+			names = append(names, n.Node)
+		}
+	}
+	return names
+}
+
+// relocate is what becomes of the replicas on nodes that are leaving.
+func (l Look) relocate() []storage.Relocation {
+	if l.Moves == nil {
+		return nil
+	}
+	out := []storage.Relocation{}
+	for _, n := range l.Nodes {
+		if n.Evict != longhorn.NotEvicted {
+			out = append(out, storage.Relocation{Node: n.Node, Away: n.Evict == longhorn.Evicted})
+		}
+	}
+	return out
+}
+
+// evicted lists the nodes whose replicas are moved to others, by name.
+func (l Look) evicted() (names []string) {
+	for _, n := range l.Nodes {
+		if n.Evict == longhorn.Evicted {
 			names = append(names, n.Node)
 		}
 	}

@@ -52,8 +52,9 @@ func (c *cluster) look(ctx context.Context, from *Reader, turns longhorn.Turns) 
 		return s, err
 	}
 	s.pods = managerPods(objects.Pods)
+	settings := kube.Settings(&c.policy.Spec)
 	objects.Now, objects.Before = time.Now(), Before{
-		Kept: unmarkedNodes(s.pods), TaintExpiry: kube.Settings(&c.policy.Spec).RemovalTaintExpiry,
+		Kept: unmarkedNodes(s.pods), TaintExpiry: settings.RemovalTaintExpiry, EvictOnRemoval: settings.EvictOnRemoval,
 	}
 	s.world = objects.World()
 	for i := range s.world.Managers { // Longhorn hears of its pods a moment later
@@ -120,6 +121,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 func (s sight) told() longhornguard.Look {
 	l := longhornguard.Look{
 		Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers(), Settings: s.world.Settings,
+		Moves: &s.world.EvictOnRemoval,
 	}
 	copies := map[string]int{}
 	for _, r := range s.world.Replicas {

@@ -45,7 +45,8 @@ const (
 // World turns the objects into what a decision needs.
 func (o Objects) World() longhorn.World {
 	w := longhorn.World{
-		Now: o.Now, TaintExpiry: o.Before.TaintExpiry, Kept: o.Before.Kept, Going: o.Before.Going,
+		Now: o.Now, TaintExpiry: o.Before.TaintExpiry, EvictOnRemoval: o.Before.EvictOnRemoval, Kept: o.Before.Kept,
+		Going: o.Before.Going,
 	}
 	o.readSettings(&w)
 	for i := range o.Managers {

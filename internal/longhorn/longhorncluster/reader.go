@@ -37,8 +37,9 @@ func New(c client.Reader, namespace string) *Reader { return &Reader{client: c, 
 
 // Before is what the decision before left: see longhorn.World.
 type Before struct {
-	Kept, Going []string
-	TaintExpiry time.Duration
+	Kept, Going    []string
+	TaintExpiry    time.Duration
+	EvictOnRemoval bool
 }
 
 // World reads everything that a decision needs. The error is ErrNotInstalled where there is no Longhorn; an object that

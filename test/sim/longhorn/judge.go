@@ -43,7 +43,7 @@ type judge struct {
 
 // Counts are how often something happened.
 type Counts struct {
-	Evicted, Judged, Refused, Removed, Waited, TwoBudgets, HeldBack int
+	Evicted, Judged, Refused, Removed, Waited, TwoBudgets, HeldBack, Moved int
 }
 
 type oldSetting struct {
@@ -362,6 +362,6 @@ func (c Counts) Plus(o Counts) Counts {
 	return Counts{
 		Evicted: c.Evicted + o.Evicted, Judged: c.Judged + o.Judged, Refused: c.Refused + o.Refused,
 		Removed: c.Removed + o.Removed, Waited: c.Waited + o.Waited, TwoBudgets: c.TwoBudgets + o.TwoBudgets,
-		HeldBack: c.HeldBack + o.HeldBack,
+		HeldBack: c.HeldBack + o.HeldBack, Moved: c.Moved + o.Moved,
 	}
 }

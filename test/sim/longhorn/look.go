@@ -147,7 +147,7 @@ func (w *World) mayGo(n *corev1.Node, drained []string) (why string) {
 			other = other || o.volume == r.volume && o.node != n.Name && o.whole() && m != nil && w.serves(o.node) &&
 				!isLeaving(m, w.expiry()) && !slices.Contains(drained, o.node)
 		}
-		if !other {
+		if !other && !w.movable(r) {
 			return "the last healthy replica of " + r.volume
 		}
 	}
@@ -211,6 +211,9 @@ func (w *World) Leftovers() (out []string) {
 			say("%s has a mark that is not its own", p.Name)
 		case is && w.keepsAlone(name):
 			say("%s is marked, and a volume would have no copy without it that is kept", name)
+		case w.relocated(name) != "":
+			say("%s gets no replicas, or loses them: %s", name, w.relocated(name))
+		case !is && heldBack(n) == "" && w.policy.Spec.Longhorn.EvictOnRemoval: // what it keeps would be moved
 		case !is && heldBack(n) == "":
 			say("autoscalers are not held back from %s, which is kept", name)
 		case is && heldBack(n) != "":
@@ -261,6 +264,9 @@ func (w *World) leftOfUs() (out []string) {
 	for _, name := range sorted(w.nodes) {
 		if heldBack(w.nodes[name]) != "" {
 			out = append(out, "autoscalers are held back from "+name)
+		}
+		if w.relocated(name) != "" {
+			out = append(out, name+" gets no replicas, or loses them")
 		}
 	}
 	for _, key := range sorted(w.pods) {

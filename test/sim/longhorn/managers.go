@@ -42,12 +42,13 @@ type installation struct {
 	replicas    map[string]*replica
 	ownDue      time.Time // when it looks at its budgets again
 	made        int       // how many replicas were ever made
+	ownNodes    map[string]*ownNode
 }
 
 func newInstallation() installation {
 	return installation{
 		managers: map[string]*manager{}, volumes: map[string]*volume{}, replicas: map[string]*replica{},
-		gone: map[string]time.Time{},
+		gone: map[string]time.Time{}, ownNodes: map[string]*ownNode{},
 	}
 }
 
@@ -175,6 +176,7 @@ func (w *World) pass() {
 	for _, name := range sorted(w.managers) {
 		w.passManager(w.managers[name])
 	}
+	w.passOwn()
 	for _, name := range sorted(w.replicas) {
 		if r := w.replicas[name]; r != nil {
 			w.passReplica(r)

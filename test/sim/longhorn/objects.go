@@ -129,7 +129,7 @@ func (w *World) listLonghorn(l *unstructured.UnstructuredList) error {
 			add("Replica", name, map[string]any{
 				"spec": map[string]any{
 					"nodeID": r.node, "volumeName": r.volume, "healthyAt": at[r.healthy], "failedAt": at[r.failed],
-					"desireState": map[bool]string{true: running, false: stopped}[r.wanted],
+					"desireState": map[bool]string{true: running, false: stopped}[r.wanted], "evictionRequested": r.evicted,
 				},
 				"status": map[string]any{"currentState": r.process, "instanceManagerName": managerName(r.node)},
 			})
@@ -146,6 +146,11 @@ func (w *World) listLonghorn(l *unstructured.UnstructuredList) error {
 					"currentState": w.managers[managerName(node)].state, "instanceEngines": engines,
 				},
 			})
+		}
+	case "NodeList":
+		for _, name := range sorted(w.nodes) {
+			content := w.ownObject(name)
+			add("Node", name, content)
 		}
 	default:
 		return fmt.Errorf("the simulated API server does not list %s", l.GetKind())
@@ -168,6 +173,9 @@ func (o objects) Create(ctx context.Context, object client.Object, _ ...client.C
 }
 
 func (o objects) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	if own, is := object.(*unstructured.Unstructured); is && own.GetKind() == "Node" {
+		return o.request(ctx, "update node of Longhorn's", true, func() error { return o.patchOwn(own, patch) })
+	}
 	data, err := patch.Data(object)
 	if err != nil {
 		return err

@@ -39,8 +39,10 @@ type volume struct {
 type replica struct {
 	name, volume, node string
 	healthy, failed    bool
-	wanted             bool   // desireState is running
-	process            string // currentState
+	evicted            bool      // it goes as soon as another copy is whole
+	placed             time.Time // when it had its node, if one that is evicted is moved to it
+	wanted             bool      // desireState is running
+	process            string    // currentState
 	rebuilt            time.Time
 	since              time.Time // when it had its data
 	hears              time.Time // when Longhorn hears that its process is dead
@@ -101,8 +103,12 @@ func (w *World) passReplica(r *replica) {
 func (w *World) becomesWhole(r *replica) {
 	if !r.used() {
 		r.since = time.Now()
+		if !r.placed.IsZero() { // from then on it was to be seen that this copy will be the last
+			r.since = r.placed
+		}
 	}
 	r.healthy, r.failed, r.rebuilt, r.fell = true, false, time.Time{}, time.Time{}
+	w.moved(r)
 	w.stir("Replica")
 }
 
@@ -188,7 +194,7 @@ func (w *World) passDetached(v *volume, wants string) {
 		w.mend(v, 5*time.Second, func() { w.salvage(replicas) })
 		return
 	case wants == "":
-		if !w.moves(v) {
+		if !w.moves(v) && !w.evicts(v) {
 			v.mends = time.Time{}
 		}
 		return
@@ -255,6 +261,7 @@ func (w *World) passAttached(v *volume, wants string) {
 	switch {
 	case whole < v.copies && !under:
 		w.mend(v, 3*time.Second, func() { w.rebuild(v, replicas) })
+	case whole >= v.copies && w.evicts(v): // of which a copy is made
 	case whole >= v.copies:
 		if !w.moves(v) {
 			v.mends = time.Time{}
@@ -295,7 +302,7 @@ func (w *World) roomFor(v *volume) string {
 	}
 	var fit []string
 	for _, name := range sorted(w.nodes) {
-		if !has[name] && !w.nodes[name].Spec.Unschedulable && w.serves(name) {
+		if !has[name] && !w.nodes[name].Spec.Unschedulable && !w.own(name).closed && w.serves(name) {
 			fit = append(fit, name)
 		}
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Nodes int
 	// Volumes are how many replicas each volume has that is there from the beginning.
 	Volumes []int
+	// Moves is evictOnRemoval of the policy.
+	Moves bool
 	// Turn and TaintExpiry are turnTimeout and removalTaintExpiry of the policy.
 	Turn, TaintExpiry time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced.
@@ -114,6 +116,7 @@ func New(opts Options) *World {
 	w.policy = &v1alpha1.MaintenancePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: Key.Name, Generation: 1, UID: "policy"},
 		Spec: v1alpha1.MaintenancePolicySpec{Longhorn: &v1alpha1.LonghornSpec{
+			EvictOnRemoval:     opts.Moves,
 			TurnTimeout:        &metav1.Duration{Duration: opts.Turn},
 			RemovalTaintExpiry: &metav1.Duration{Duration: opts.TaintExpiry},
 		}},
