@@ -41,6 +41,8 @@ func flushRefused(notes []string) string {
 // remedyOf is what to do about what a keeper notes of its storage cluster, which keeps nothing closed by itself.
 func remedyOf(kind storage.Kind, note string) string {
 	switch {
+	case strings.Contains(note, evictRights):
+		return "apply it in Longhorn's namespace, or have the policy not say evictOnRemoval"
 	case kind == storage.Longhorn:
 		return "mend what it names: what that may be about stays protected until then"
 	case strings.HasPrefix(note, fieldFlush):
@@ -52,6 +54,9 @@ func remedyOf(kind storage.Kind, note string) string {
 			"or has just died: `ceph -s`"
 	}
 }
+
+// evictRights are what it takes to have Longhorn move replicas.
+const evictRights = "deploy/storage-namespace-longhorn-evict.yaml"
 
 // proofTakes is how long lockkeeper waits until Ceph's word counts after something changed; 0: not known.
 func proofTakes(k *workflows.KeeperStatus, flush bool) time.Duration {

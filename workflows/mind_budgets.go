@@ -162,14 +162,20 @@ func (m *mind) planRelocation(p *plan) {
 	}
 }
 
-// tookRelocation takes in what became of it. What was refused is tried again with the next plan.
-func (m *mind) tookRelocation(p *plan, a activities.Attempt[activities.RelocateResult]) {
+// movesAgain is how soon it is tried again to have data moved after that was refused.
+const movesAgain = time.Minute
+
+// tookRelocation takes in what became of it.
+func (m *mind) tookRelocation(now time.Time, p *plan, a activities.Attempt[activities.RelocateResult]) {
 	if p.Relocate == nil || !a.Begun {
 		return
 	}
 	m.relocated, m.unmoved = nil, a.Result.Refused
-	if a.Done() && m.unmoved == "" {
-		m.relocated = slices.Concat([]storage.Relocation{}, p.Relocate.Nodes)
+	switch at := now.Add(movesAgain); {
+	case a.Done() && m.unmoved == "":
+		m.relocated = append([]storage.Relocation{}, p.Relocate.Nodes...)
+	case m.next.IsZero() || at.Before(m.next):
+		m.next = at
 	}
 }
 

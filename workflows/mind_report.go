@@ -43,9 +43,7 @@ func (m *mind) draft(before activities.Report) activities.Report {
 		View: m.observed.Seen.View, Health: m.health(), Clean: m.verdict.Clean, Conflict: m.state.Conflict,
 		Keeper: KeeperID(m.cluster), MayDrain: MayDrain(m.said()), Unmanaged: !m.observed.Settings.ManagePodBudgets,
 	}
-	if r.Fencing = m.fencingReport(); m.unmoved != "" {
-		r.View.Notes = append(slices.Clone(r.View.Notes), m.unmoved)
-	}
+	r.Fencing = m.fencingReport()
 	r.View.At, r.AsOf = before.View.At, before.AsOf
 	return r
 }
@@ -148,6 +146,9 @@ func (m *mind) details() string {
 func (m *mind) status() KeeperStatus {
 	view := m.observed.Seen.View
 	view.Departed = nil // of no interest to anybody who asks
+	if m.unmoved != "" {
+		view.Notes = append(slices.Clone(view.Notes), m.unmoved)
+	}
 	return KeeperStatus{
 		Cluster: m.cluster, Decision: m.said(), Since: m.since(), Lease: m.state.Memory.Lease,
 		FlagStatus: m.flagStatus(), View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),

@@ -45,6 +45,8 @@ func keeper(w *world) {
 		return len(held) == 1 && !strings.Contains(w.mayDrain(), held[0])
 	})
 
+	w.guardsDeletions(w.heldBack()[0])
+
 	e := w.evictEverything()
 	w.await("one goes, and another one when it is back", func() bool { return len(e.went()) >= 2 })
 	w.since(e, 0)
@@ -188,7 +190,7 @@ func (w *world) movesAway() {
 	w.await("an autoscaler may choose it", func() bool { return !slices.Contains(w.heldBack(), from) })
 	w.taint(from, true)
 	w.await("it says what it lacks", func() bool {
-		return strings.Contains(w.explain(from), "deploy/storage-namespace-longhorn-evict.yaml")
+		return strings.Contains(w.lockkeeper("explain", from), "deploy/storage-namespace-longhorn-evict.yaml")
 	})
 	w.taint(from, false)
 	w.InLab("kubectl -n " + namespace + " apply -f ../../deploy/storage-namespace-longhorn-evict.yaml")
@@ -240,10 +242,28 @@ func (w *world) ownNode(name string) string {
 		n.GetAnnotations()[kube.Relocates]))
 }
 
+// guardsDeletions has deletions wait as evictions do, from here on, while Longhorn replaces its instance managers.
+func (w *world) guardsDeletions(kept string) {
+	w.Helper()
+	w.InLab("kubectl apply -f ../../deploy/guard-deletions/policy.yaml")
+	w.InLab("sed s/rook-ceph/" + namespace + "/ ../../deploy/guard-deletions/namespace.yaml | kubectl apply -f -")
+	pods, err := w.Typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{
+		LabelSelector: managers + "," + kube.LonghornNode + "=" + kept,
+	})
+	require.NoError(w, err)
+	require.Len(w, pods.Items, 1)
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	w.await("its deletion waits for its turn", func() bool {
+		err := w.Typed.CoreV1().Pods(namespace).Delete(w.Context(), pods.Items[0].Name, dry)
+		return err != nil && strings.Contains(err.Error(), "has to wait for its turn")
+	})
+}
+
 // handsBack takes the admission policy away: Longhorn's own budgets decide again, and ours go when they are there. Then
 // the policy goes, and leaves nothing behind.
 func (w *world) handsBack() {
 	w.Helper()
+	w.InLab("kubectl delete validatingadmissionpolicybinding lockkeeper-guard-deletions-" + namespace)
 	w.set("kubernetes-cluster-autoscaler-enabled", "false")
 	w.uninstall("../../deploy/longhorn/one-writer.yaml")
 	w.lockkeeper("status") // which is not refused meanwhile

@@ -1,0 +1,58 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestRelocation: data is moved once the budgets say what was decided, or are about to; once; and again after nobody
+// knows whether it was, or after it was refused, which people are told.
+func TestRelocation(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	away := []storage.Relocation{{Node: "a", Away: true}, {Node: "b"}}
+	m := &mind{}
+	planned := func() *plan {
+		p := &plan{}
+		m.planRelocation(p)
+		return p
+	}
+	took := func(p *plan, r activities.RelocateResult, failed string) {
+		m.tookRelocation(now, p, activities.Attempt[activities.RelocateResult]{Begun: true, Result: r, Failed: failed})
+	}
+	m.observed.Settings.ManagePodBudgets = true
+	assert.Nil(t, planned().Relocate, "this kind of storage never moves any")
+	m.verdict.Relocate = away
+	assert.Nil(t, planned().Relocate, "the budgets may say something else")
+	p := &plan{}
+	p.Budgets = &activities.BudgetInput{}
+	m.planRelocation(p)
+	require.NotNil(t, p.Relocate)
+	assert.Equal(t, away, p.Relocate.Nodes)
+	assert.Equal(t, "data is moved away from a", p.relocation())
+
+	m.state.Applied, m.state.Decision = &budget.Decision{}, budget.Decision{}
+	took(planned(), activities.RelocateResult{Refused: "no right"}, "")
+	assert.Equal(t, "no right", m.unmoved)
+	assert.Equal(t, now.Add(movesAgain), m.next)
+	assert.Contains(t, m.status().View.Notes, "no right")
+	took(planned(), activities.RelocateResult{}, "")
+	assert.Empty(t, m.unmoved)
+	assert.Nil(t, planned().Relocate, "that was done")
+	m.verdict.Relocate = []storage.Relocation{}
+	p = planned()
+	require.NotNil(t, p.Relocate, "what is ours is taken back")
+	took(p, activities.RelocateResult{}, "no answer")
+	p = planned()
+	require.NotNil(t, p.Relocate)
+	took(p, activities.RelocateResult{}, "")
+	assert.Nil(t, planned().Relocate)
+	m.verdict.Relocate = nil
+	assert.Nil(t, planned().Relocate, "nobody knows, and what was said stays")
+}
