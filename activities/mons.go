@@ -203,6 +203,8 @@ type MonStepped struct {
 	Survey MonSurvey `json:"survey"`
 	// Refused is why nothing was done at last; "": it was done.
 	Refused string `json:"refused,omitempty"`
+	// Unstarted: it is known that no newcomer was started by it.
+	Unstarted bool `json:"unstarted,omitempty"`
 }
 
 // Pauses between two looks while nothing changes: what follows from an act mostly takes a moment, and what does not
@@ -221,19 +223,20 @@ func longer(pause time.Duration) time.Duration { return min(pause*9/8, monPauseM
 func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, error) {
 	ctx, stop := busy(ctx)
 	defer stop()
-	began := time.Now()
+	began, started := time.Now(), activity.GetInfo(ctx).Attempt > 1 // what an attempt before has done nobody knows
 	late := func() bool { return in.AtMost > 0 && time.Since(began) >= in.AtMost }
 	for pause := monPauseMin; ; pause = longer(pause) {
-		a, err := j.act(ctx, in)
+		a, starts, err := j.act(ctx, in)
 		if err != nil {
 			return MonStepped{}, err
 		}
+		started = started || starts
 		s, err := j.Mons.Survey(ctx, in.Ref, in.Memory)
 		switch {
 		case err != nil:
 			return MonStepped{}, Unavailable(fmt.Sprintf("look at the mons after %s", first(in.Seen.Step.Acts)), err)
 		case !a.OK:
-			return MonStepped{Survey: s, Refused: a.Reason}, nil
+			return MonStepped{Survey: s, Refused: a.Reason, Unstarted: !started}, nil
 		case s.same(in.Seen) && !late():
 			in.Memory.OutSince = s.OutSince
 			if err := sleep(ctx, pause); err != nil {
@@ -242,26 +245,29 @@ func (j *MonJob) CarryOutMon(ctx context.Context, in MonStepInput) (MonStepped, 
 		case s.follows(in.Seen) && !late():
 			in.Memory, in.Seen, pause = in.Memory.noted(s), s, monPauseMin
 		default:
-			return MonStepped{Survey: s}, nil
+			return MonStepped{Survey: s, Unstarted: !started}, nil
 		}
 	}
 }
 
 // act carries out the first act of a step, and those after it that need no look between. An answer of no is why the
-// first one was not carried out; what became of the others the next look says.
-func (j *MonJob) act(ctx context.Context, in MonStepInput) (a storage.Answer, err error) {
+// first one was not carried out; what became of the others the next look says. starts: a newcomer may have been
+// started.
+func (j *MonJob) act(ctx context.Context, in MonStepInput) (a storage.Answer, starts bool, err error) {
 	step := in.Seen.Step
 	for i, act := range step.Together() {
 		if err := j.holds(ctx, in); err != nil {
-			return a, err
+			return a, starts, err
 		}
 		step.Acts = in.Seen.Step.Acts[i:]
 		did, err := j.Mons.Do(ctx, in.Ref, step)
-		if errors.Is(err, ErrNotFound) { // the CephMon was deleted meanwhile: the look says so
+		gone := errors.Is(err, ErrNotFound)
+		if gone { // the CephMon was deleted meanwhile, before anything was done: the look says so
 			did, err = storage.Answer{Reason: err.Error()}, nil
 		}
+		starts = starts || act.Do == monplan.Start && !gone
 		if err != nil {
-			return a, Unavailable(act.String(), err)
+			return a, starts, Unavailable(act.String(), err)
 		}
 		if i == 0 {
 			a = did
@@ -270,7 +276,7 @@ func (j *MonJob) act(ctx context.Context, in MonStepInput) (a storage.Answer, er
 			break
 		}
 	}
-	return a, nil
+	return a, starts, nil
 }
 
 // AwaitMons looks until something else comes next than what in.Seen says.

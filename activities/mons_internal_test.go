@@ -63,12 +63,15 @@ type steppedMons struct {
 	looks []MonSurvey
 	done  []monplan.Do
 	knew  []MonMemory // at each look
-	// refuses is what is not done.
-	refuses monplan.Do
+	// refuses is what is not done, and gone what finds that the CephMon was deleted.
+	refuses, gone monplan.Do
 }
 
 func (m *steppedMons) Do(_ context.Context, _ MonsRef, s monplan.Step) (storage.Answer, error) {
 	m.done = append(m.done, s.Acts[0].Do)
+	if s.Acts[0].Do == m.gone {
+		return storage.Answer{}, ErrNotFound
+	}
 	if s.Acts[0].Do == m.refuses {
 		return storage.Answer{Reason: "no"}, nil
 	}
@@ -144,6 +147,7 @@ func TestWhatClearsUpIsDoneAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			var stepped MonStepped
 			require.NoError(t, out.Get(&stepped))
+			stepped.Unstarted = false
 			assert.Equal(t, MonStepped{Survey: last}, stepped)
 			assert.Equal(t, tt.done, m.done)
 			if name == "the newcomer is in quorum" {
@@ -174,6 +178,7 @@ func TestWhatIsNotDoneTogether(t *testing.T) {
 		require.NoError(t, err)
 		var stepped MonStepped
 		require.NoError(t, out.Get(&stepped))
+		stepped.Unstarted = false
 		assert.Equal(t, want.stepped, stepped, refuses)
 		assert.Equal(t, want.done, m.done, refuses)
 	}
@@ -192,7 +197,33 @@ func TestAnActThatTakesLonger(t *testing.T) {
 		require.NoError(t, err)
 		var stepped MonStepped
 		require.NoError(t, out.Get(&stepped))
-		assert.Equal(t, MonStepped{Survey: next}, stepped)
+		assert.Equal(t, MonStepped{Survey: next, Unstarted: true}, stepped)
 		assert.Equal(t, []monplan.Do{monplan.Schedule}, m.done)
+	}
+}
+
+// TestNothingWasStarted: whoever wrote down that a newcomer is about to be started hears if it was not, since the
+// CephMon was deleted before. Of one that was refused nobody knows.
+func TestNothingWasStarted(t *testing.T) {
+	t.Parallel()
+	starts := stepOf("a", monplan.DropCanary, monplan.Start)
+	for name, tt := range map[string]struct {
+		gone, refuses monplan.Do
+		unstarted     bool
+	}{
+		"deleted before the canary was dropped": {gone: monplan.DropCanary, unstarted: true},
+		"deleted before the start":              {gone: monplan.Start, unstarted: true},
+		"refused":                               {refuses: monplan.Start},
+		"started":                               {},
+	} {
+		m := &steppedMons{looks: []MonSurvey{{}}, gone: tt.gone, refuses: tt.refuses}
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(&MonJob{Mons: m})
+		out, err := env.ExecuteActivity((*MonJob)(nil).CarryOutMon, MonStepInput{Seen: starts})
+		require.NoError(t, err)
+		var stepped MonStepped
+		require.NoError(t, out.Get(&stepped))
+		assert.Equal(t, tt.unstarted, stepped.Unstarted, name)
 	}
 }

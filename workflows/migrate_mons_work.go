@@ -101,7 +101,7 @@ func (m *migration) prepare(ctx workflow.Context, c *claimant) error {
 
 // act carries out the first act of a step, when it is written down, and sees what comes next. in has what it may do.
 func (m *migration) act(ctx workflow.Context, in activities.MonStepInput) error {
-	work := m.seen.Step.Noted(workflow.Now(ctx))
+	work, begins := m.seen.Step.Noted(workflow.Now(ctx)), m.seen.Step.Work.Started.IsZero()
 	m.memory().Work = &work
 	if id, named := monplan.NumberOf(work.Newcomer); named {
 		m.memory().NextID = max(m.memory().NextID, id+1)
@@ -124,6 +124,9 @@ func (m *migration) act(ctx workflow.Context, in activities.MonStepInput) error 
 		return err
 	}
 	m.take(stepped.Survey)
+	if !stepped.Survey.Found && stepped.Unstarted && begins { // what was made for it goes with the CephMon
+		m.memory().Work.Started = time.Time{}
+	}
 	if stepped.Refused == "" {
 		return nil
 	}

@@ -338,3 +338,28 @@ func TestADeadMonIsBackRightBeforeItLeaves(t *testing.T) {
 		require.Equal(s, []string{"a", "b", "c", "d"}, w.Names(), "only a person has superfluous living ones removed")
 	})
 }
+
+// A newcomer is to be taken back, and comes into quorum after the look that says so. It stays: a mon in quorum is never
+// taken back, and another one may have died by then.
+func TestANewcomerIsInQuorumRightBeforeItLeaves(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	var w *mons.World
+	three := mons.Options{Mons: 3, Zones: 3, PerZone: 2, Fail: func(_ context.Context, op string, _ bool) mons.Failure {
+		if op == "mon ok-to-rm" {
+			once.Do(func() { w.Shy(false); time.Sleep(20 * time.Second) })
+		}
+		return mons.Failure{}
+	}}
+	simulated(t, sim.Options{}, three, func(s *scene, world *mons.World) {
+		w = world
+		w.Spec("claims", mons.Claims("disk"))
+		w.Shy(true)
+		run := s.migrate(workflows.MigrateMonsInput{Migrate: true})
+		require.True(s, s.Await(time.Minute, func() bool { return slices.Contains(w.Names(), "d") }))
+		s.signal(monsID, jobs.SignalAbort, nil)
+		require.Equal(s, workflows.OutcomeAborted, s.awaitMigration(run, 10*time.Minute).Outcome)
+		require.Equal(s, []string{"a", "b", "c", "d"}, w.Names())
+		require.NotContains(s, w.Acts(), "mon rm d")
+	})
+}

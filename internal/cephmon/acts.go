@@ -287,6 +287,9 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 	if lives && x.takes == "" {
 		return no("mon.%s is in quorum again", mon), nil
 	}
+	if mon == x.work.Newcomer && slices.Contains(q.QuorumNames, mon) {
+		return no("mon.%s came into quorum after all", mon), nil
+	}
 	if x.work.Kind == monplan.Migrate && mon == x.work.Old && !slices.Contains(q.QuorumNames, x.work.Newcomer) {
 		return no("mon.%s is not in quorum any more", x.work.Newcomer), nil
 	}
