@@ -41,7 +41,11 @@ func (s *surveyed) evict() (moves bool) {
 		case !s.empties(n):
 			n.evict = Closed
 		case keeps:
-			n.evict, n.reason, moves = Evicted, Evicting, true
+			what := "volume "
+			if n.reason == ReplicaOnNode {
+				what = "replica "
+			}
+			n.evict, n.reason, n.subject, moves = Evicted, Evicting, what+n.subject, true
 		case n.evicts:
 			n.evict, moves = Evicted, true
 		default:
