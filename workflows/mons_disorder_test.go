@@ -312,7 +312,7 @@ func (d *monDisorder) happen(e event) {
 	case "rook", "no rook":
 		w.Rook(e.Kind == "rook")
 	case "away":
-		d.away = !d.away
+		d.away, d.answers = !d.away, false
 		w.Away(d.away)
 	case "drain":
 		d.drain(workflows.DrainNodeInput{Node: d.Nodes()[e.Which%len(d.Nodes())], Policy: sim.Key.String()})
@@ -439,7 +439,7 @@ func (d *monDisorder) machinery(e event) {
 	case "continue":
 		d.continueJob(monsID)
 	case "worker":
-		d.noWorker = !d.noWorker
+		d.noWorker, d.answers = !d.noWorker, false
 		d.crashWorker(d.noWorker)
 	case "watcher":
 		d.noWatcher = !d.noWatcher
