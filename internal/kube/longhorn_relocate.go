@@ -21,8 +21,8 @@ import (
 // This file has Longhorn move replicas away from nodes that are leaving, by two fields of its own Node objects. What is
 // ours of them an annotation says, in the same write.
 
-// Relocates is the annotation of a node of Longhorn's: for which policy, and which of its fields lockkeeper has changed:
-// "NAMESPACE/NAME scheduling eviction".
+// Relocates is the annotation of a node of Longhorn's: for which policy, and which of its fields lockkeeper has
+// changed: "NAMESPACE/NAME scheduling eviction".
 const Relocates = "lockkeeper.io/relocates-replicas"
 
 // What lockkeeper changes: allowScheduling to false, and evictionRequested to true. Longhorn refuses the latter without
@@ -98,7 +98,9 @@ func (c *Cluster) longhornNodes(ctx context.Context, namespace string) ([]unstru
 
 // relocated is what has to change on a node of Longhorn's. What somebody else has set stays as it is, and is not ours.
 // evicts: by now no node that is leaving gets more replicas.
-func relocated(n *unstructured.Unstructured, policy string, want []storage.Relocation, evicts bool) (patch []operation) {
+func relocated(
+	n *unstructured.Unstructured, policy string, want []storage.Relocation, evicts bool,
+) (patch []operation) {
 	of, mine, _ := strings.Cut(n.GetAnnotations()[Relocates], " ")
 	if of != "" && of != policy {
 		return nil

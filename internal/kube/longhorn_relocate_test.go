@@ -12,8 +12,8 @@ import (
 )
 
 // TestRelocated: what Longhorn is told about a node, in two steps, and that it is taken back when it is not wanted any
-// more. What somebody else has set stays. A word stands for a node: whether it gets replicas, whether it keeps them, and
-// what of that is ours.
+// more. What somebody else has set stays. A node is: whether it gets replicas, whether it keeps them, and what of that
+// is ours.
 func TestRelocated(t *testing.T) {
 	node := func(scheduling, eviction bool, ours string) *unstructured.Unstructured {
 		n := &unstructured.Unstructured{Object: map[string]any{
@@ -29,6 +29,7 @@ func TestRelocated(t *testing.T) {
 	closed, away := []storage.Relocation{{Node: "n"}}, []storage.Relocation{{Node: "n", Away: true}}
 	const by, both = "ns/p scheduling", "ns/p scheduling eviction"
 	type object = *unstructured.Unstructured
+	others := node(true, false, "ns/q scheduling")
 	open, shut, emptied := node(true, false, ""), node(false, false, by), node(false, true, both)
 	for name, c := range map[string]struct {
 		has, closes, evicts object // before, after the first step, and after the second
@@ -47,13 +48,11 @@ func TestRelocated(t *testing.T) {
 		"and it stays closed": {
 			node(false, true, "ns/p eviction"), node(false, false, ""), node(false, false, ""), nil,
 		},
-		"a person empties it":       {node(false, true, ""), node(false, true, ""), node(false, true, ""), away},
-		"and goes on with that":     {node(false, true, ""), node(false, true, ""), node(false, true, ""), nil},
-		"somebody opened it again":  {node(true, false, both), node(false, false, both), emptied, away},
-		"who opened it may keep it": {node(true, false, both), open, open, nil},
-		"another policy looks after it": {
-			node(true, false, "ns/q scheduling"), node(true, false, "ns/q scheduling"), node(true, false, "ns/q scheduling"), away,
-		},
+		"a person empties it":           {node(false, true, ""), node(false, true, ""), node(false, true, ""), away},
+		"and goes on with that":         {node(false, true, ""), node(false, true, ""), node(false, true, ""), nil},
+		"somebody opened it again":      {node(true, false, both), node(false, false, both), emptied, away},
+		"who opened it may keep it":     {node(true, false, both), open, open, nil},
+		"another policy looks after it": {others, others, others, away},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := patched(t, c.has, relocated(c.has, "ns/p", c.want, false))
