@@ -122,7 +122,9 @@ func (d *Doctor) storage(ctx context.Context) {
 func (d *Doctor) serves(p *v1alpha1.MaintenancePolicy, name string, k *workflows.KeeperStatus) {
 	if k.Kind == storage.Longhorn {
 		d.ok("%s: Longhorn %s, %s", name, k.View.Version, describeStorage(k))
-		d.longhorn(name, k)
+		if d.longhorn(name, k); k.Unmoved != "" {
+			d.found(FoundWarning, name+": "+k.Unmoved, remedyOf(k.Kind, k.Unmoved))
+		}
 		return
 	}
 	d.ok("%s: %s%s", name, d.cephVersion(name, k.View.Version), describeStorage(k))

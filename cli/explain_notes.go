@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -121,8 +122,12 @@ func lookNotes(f Facts) []Obstacle {
 	if f.Now == nil {
 		return nil
 	}
+	notes := slices.Clone(f.Now.View.Notes)
+	if f.Now.Unmoved != "" {
+		notes = append(notes, f.Now.Unmoved)
+	}
 	var out []Obstacle
-	for _, note := range f.Now.View.Notes {
+	for _, note := range notes {
 		name := obstacleNote
 		if strings.HasPrefix(note, storageview.FlagNote) {
 			name = obstacleFlag

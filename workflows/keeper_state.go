@@ -105,6 +105,8 @@ type KeeperStatus struct {
 	Trouble   string    `json:"trouble,omitempty"`
 	NextTimer time.Time `json:"nextTimer,omitzero"`
 	Conflict  string    `json:"conflict,omitempty"`
+	// Unmoved is why data could not be moved away from nodes that are to be removed; "": it was, or there is none.
+	Unmoved string `json:"unmoved,omitempty"`
 	// ReportPeriod is the time between two reports of a daemon, and LivedFor for how long one counts as a sign of life; 0:
 	// not known.
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`

@@ -166,17 +166,22 @@ func (m *mind) planRelocation(p *plan) {
 const movesAgain = time.Minute
 
 // tookRelocation takes in what became of it.
-func (m *mind) tookRelocation(now time.Time, p *plan, a activities.Attempt[activities.RelocateResult]) {
+func (m *mind) tookRelocation(p *plan, a activities.Attempt[activities.RelocateResult]) {
 	if p.Relocate == nil || !a.Begun {
 		return
 	}
 	m.relocated, m.unmoved = nil, a.Result.Refused
-	switch at := now.Add(movesAgain); {
-	case a.Done() && m.unmoved == "":
+	if a.Done() && m.unmoved == "" {
 		m.relocated = append([]storage.Relocation{}, p.Relocate.Nodes...)
-	case m.next.IsZero() || at.Before(m.next):
-		m.next = at
 	}
+}
+
+// moveAgain is when it is tried again; zero: there is no need.
+func (m *mind) moveAgain(now time.Time) (at time.Time) {
+	if m.unmoved != "" {
+		at = now.Add(movesAgain)
+	}
+	return at
 }
 
 // othersLast is for how long it counts where the other daemons are. That one has moved is told by the watcher, which

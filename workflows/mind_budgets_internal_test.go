@@ -24,7 +24,7 @@ func TestRelocation(t *testing.T) {
 		return p
 	}
 	took := func(p *plan, r activities.RelocateResult, failed string) {
-		m.tookRelocation(now, p, activities.Attempt[activities.RelocateResult]{Begun: true, Result: r, Failed: failed})
+		m.tookRelocation(p, activities.Attempt[activities.RelocateResult]{Begun: true, Result: r, Failed: failed})
 	}
 	m.observed.Settings.ManagePodBudgets = true
 	assert.Nil(t, planned().Relocate, "this kind of storage never moves any")
@@ -40,10 +40,11 @@ func TestRelocation(t *testing.T) {
 	m.state.Applied, m.state.Decision = &budget.Decision{}, budget.Decision{}
 	took(planned(), activities.RelocateResult{Refused: "no right"}, "")
 	assert.Equal(t, "no right", m.unmoved)
-	assert.Equal(t, now.Add(movesAgain), m.next)
-	assert.Contains(t, m.status().View.Notes, "no right")
+	assert.Equal(t, now.Add(movesAgain), m.moveAgain(now))
+	assert.Equal(t, "no right", m.status().Unmoved)
 	took(planned(), activities.RelocateResult{}, "")
 	assert.Empty(t, m.unmoved)
+	assert.Zero(t, m.moveAgain(now))
 	assert.Nil(t, planned().Relocate, "that was done")
 	m.verdict.Relocate = []storage.Relocation{}
 	p = planned()

@@ -127,7 +127,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err
 	}
-	m.tookRelocation(now, p, r.Relocated)
+	m.tookRelocation(p, r.Relocated)
 	m.tookHolds(p, r)
 	m.switched(p.Set, r.Set)
 	m.switched(p.Unset, r.Unset)

@@ -146,14 +146,11 @@ func (m *mind) details() string {
 func (m *mind) status() KeeperStatus {
 	view := m.observed.Seen.View
 	view.Departed = nil // of no interest to anybody who asks
-	if m.unmoved != "" {
-		view.Notes = append(slices.Clone(view.Notes), m.unmoved)
-	}
 	return KeeperStatus{
 		Cluster: m.cluster, Decision: m.said(), Since: m.since(), Lease: m.state.Memory.Lease,
 		FlagStatus: m.flagStatus(), View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
 		Clean: m.verdict.Clean, Known: m.known(),
-		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, ReportPeriod: m.state.ReportPeriod,
+		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, Unmoved: m.unmoved, ReportPeriod: m.state.ReportPeriod,
 		LivedFor: m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,
 	}
 }
