@@ -242,6 +242,9 @@ func TestExplain(t *testing.T) {
 				"no mon that is in quorum is let go, since the mons do not commit anything: denied",
 			}
 		}), "node-a", nil, []string{"CephFlag", "StorageNote"}},
+		"unmoved": {edit(func(w *world) {
+			w.keeper.Unmoved = "replicas cannot be moved away: it takes the rights of " + evictRights
+		}), "node-a", nil, []string{"StorageNote"}},
 		"old-worker": {edit(func(w *world) { w.keeper.Known = nil }), "node-a", []string{"NotKnown"}, nil},
 		"temporal-away-for-long": {edit(func(w *world) {
 			w.temporalAway = fmt.Errorf("ask keeper/rook-ceph/rook-ceph: %w at 127.0.0.1:7233 (set by TEMPORAL_ADDRESS)",
