@@ -150,8 +150,9 @@ func (m *mind) status() KeeperStatus {
 		Cluster: m.cluster, Decision: m.said(), Since: m.since(), Lease: m.state.Memory.Lease,
 		FlagStatus: m.flagStatus(), View: view, Kind: m.state.Kind, Own: m.observed.Seen.Own, Health: m.health(),
 		Clean: m.verdict.Clean, Known: m.known(),
-		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, Unmoved: m.unmoved, ReportPeriod: m.state.ReportPeriod,
-		LivedFor: m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,
+		Trouble: m.trouble, NextTimer: m.next, Conflict: m.state.Conflict, Unmoved: m.unmoved,
+		ReportPeriod: m.state.ReportPeriod,
+		LivedFor:     m.state.LivedFor, Fencing: m.state.Memory.Fencing, Machines: m.observed.Survey,
 	}
 }
 
