@@ -230,12 +230,34 @@ func (r *reader) carriedOut(e *historypb.HistoryEvent, a activity, done activiti
 	r.undone(e, "set noout", done.Set.Failed)
 	r.undone(e, "unset noout", done.Unset.Failed)
 	r.undone(e, "write the budget", done.Budgets.Failed)
+	r.undone(e, "have data moved away from nodes that are to be removed", done.Relocated.Failed)
 	r.wrote(e, done.Budgets.Result)
+	if done.Relocated.Done() && in.Relocate != nil {
+		r.relocated(e, *in.Relocate, done.Relocated.Result)
+	}
 	if done.Reported.Done() && in.Report != nil {
 		r.reported(e, *in.Report)
 	}
 	if done.Looked.Done() {
 		r.keeper.seen = done.Looked.Result
+	}
+}
+
+// relocated tells of data that the storage is to move away from nodes that are to be removed.
+func (r *reader) relocated(e *historypb.HistoryEvent, in activities.RelocateInput, done activities.RelocateResult) {
+	var away []string
+	for _, n := range in.Nodes {
+		if n.Away {
+			away = append(away, n.Node)
+		}
+	}
+	switch {
+	case done.Refused != "":
+		r.say(e, "did not have data moved away from "+strings.Join(away, ", "), prefixed("because: ", done.Refused))
+	case len(away) > 0:
+		r.say(e, "has data moved away from "+strings.Join(away, ", ")+", which is to be removed")
+	case done.Changed:
+		r.say(e, "has no data moved away any more")
 	}
 }
 
