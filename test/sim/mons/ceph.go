@@ -48,7 +48,10 @@ type promise struct {
 
 func newQuorum() quorum { return quorum{stores: map[string]*store{}, down: map[string]bool{}} }
 
-type member struct{ name, ip string }
+type member struct {
+	name, ip string
+	since    time.Time // zero: from the beginning
+}
 
 // store is what a mon has on its disk.
 type store struct {
@@ -190,7 +193,7 @@ func (w *World) process(p *pod) {
 		// be taken out again, or stays as what it was; a Deployment that is made under such a name is what is judged.
 		delete(w.gone, name)
 		w.judgeAddress(p)
-		w.monmap = append(w.monmap, member{name: name, ip: w.address(p)})
+		w.monmap = append(w.monmap, member{name: name, ip: w.address(p), since: time.Now()})
 		w.tell("mon.%s is in the monmap", name)
 		w.elect(agreed)
 		w.comes(p, place)

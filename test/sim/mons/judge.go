@@ -147,13 +147,28 @@ func (w *World) newest(name string) bool {
 	return true
 }
 
-// judgeStop judges a Deployment that is deleted.
+// judgeStop judges a Deployment that is deleted. A newcomer may have joined after the proof that it had not: nobody can
+// ask Ceph and Kubernetes at the same moment. So the quorum has to bear that it does not live.
 func (w *World) judgeStop(d *appsv1.Deployment) {
 	name, canary := monOf(d.Name)
-	if _, there := w.member(name); there && !canary {
+	m, there := w.member(name)
+	if !there || canary {
+		return
+	}
+	rest := 0
+	for _, o := range w.monmap {
+		if o.name != name && w.alive(o.name) {
+			rest++
+		}
+	}
+	if w.proved[name] || time.Since(m.since) > stopTakes || 2*rest <= len(w.monmap) {
 		w.violate("mon.%s is stopped while the monmap has it", name)
 	}
 }
+
+// stopTakes is how long it takes from the proof that a mon has left, or has not joined, until it is stopped: some three
+// requests.
+const stopTakes = 3 * time.Second
 
 // judgeRestart judges a Deployment that is changed, whose pod then ends.
 func (w *World) judgeRestart(d *appsv1.Deployment) {
