@@ -363,3 +363,29 @@ func TestANewcomerIsInQuorumRightBeforeItLeaves(t *testing.T) {
 		require.NotContains(s, w.Acts(), "mon rm d")
 	})
 }
+
+// A superfluous mon is to leave, and the count is raised after the look that says so: whoever tries again, perhaps long
+// after that, finds that it is not superfluous any more.
+func TestACountIsRaisedRightBeforeAMonLeaves(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	var w *mons.World
+	five := mons.Options{Mons: 5, Zones: 5, PerZone: 1, Fail: func(_ context.Context, op string, _ bool) mons.Failure {
+		failure := mons.Failure{}
+		if op == "mon ok-to-rm" {
+			once.Do(func() {
+				go w.Spec("five again", func(s *v1alpha1.CephMonSpec) { s.Count = 5 })
+				failure.Err = errLost
+			})
+		}
+		return failure
+	}}
+	simulated(t, sim.Options{}, five, func(s *scene, world *mons.World) {
+		w = world
+		w.Spec("three", func(s *v1alpha1.CephMonSpec) { s.Count = 3 })
+		out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{Migrate: true}), time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Equal(s, []string{"a", "b", "c", "d", "e"}, w.Names())
+		require.NotContains(s, w.Acts(), "mon rm e")
+	})
+}

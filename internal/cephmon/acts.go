@@ -287,6 +287,9 @@ func (x act) removeMon(ctx context.Context, mon string) (storage.Answer, error) 
 	if lives && x.takes == "" {
 		return no("mon.%s is in quorum again", mon), nil
 	}
+	if x.work.Kind == monplan.Remove && lives && len(q.MonMap.Mons) <= int(x.set.Spec.Count) {
+		return no("mon.%s is not superfluous any more: the spec says %d mons", mon, x.set.Spec.Count), nil
+	}
 	if mon == x.work.Newcomer && slices.Contains(q.QuorumNames, mon) {
 		return no("mon.%s came into quorum after all", mon), nil
 	}
