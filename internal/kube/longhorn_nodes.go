@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -56,16 +57,40 @@ func (c *Cluster) holdBack(ctx context.Context, key storage.ClusterKey, from []s
 		return false, err
 	}
 	for i := range nodes.Items {
-		patch := heldBack(&nodes.Items[i], key.String(), slices.Contains(from, nodes.Items[i].Name))
-		if len(patch) == 0 {
-			continue
-		}
-		if err := c.patchNode(ctx, &nodes.Items[i], patch); err != nil {
+		did, err := c.holdBackFrom(ctx, &nodes.Items[i], key.String(), slices.Contains(from, nodes.Items[i].Name))
+		if changed = changed || did; err != nil {
 			return changed, err
 		}
-		changed = true
 	}
 	return changed, nil
+}
+
+// holdBackFrom holds autoscalers back from a node, or does so no longer. A node that has changed since it was read is
+// read again: nobody comes back to it before its turn changes.
+func (c *Cluster) holdBackFrom(ctx context.Context, n *corev1.Node, policy string, wanted bool) (did bool, err error) {
+	err = retry.OnError(retry.DefaultRetry, apierrors.IsInvalid, func() error {
+		patch := heldBack(n, policy, wanted)
+		if len(patch) == 0 {
+			return nil
+		}
+		err := c.patchNode(ctx, n, patch)
+		if did = err == nil; !apierrors.IsInvalid(err) {
+			return err
+		}
+		now, notRead := c.typed.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if notRead != nil {
+			return notRead
+		}
+		n = now
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return did, nil
+	case err != nil:
+		return did, fmt.Errorf("annotations of node %s: %w", n.Name, err)
+	}
+	return did, nil
 }
 
 // heldBack is what has to change on a node. What somebody else has set stays as it is, and what somebody took away is
@@ -119,20 +144,16 @@ func annotationPath(key string) string { return "/metadata/annotations/" + escap
 
 func annotate(key, value string) operation { return operation{"add", annotationPath(key), value} }
 
-// patchNode changes a node that is the one that was seen, with the annotations that were seen. One that has changed is
-// for the next time.
+// patchNode changes a node that is exactly the one that was seen: a change that arrives late, after it was taken back,
+// must not come into force.
 func (c *Cluster) patchNode(ctx context.Context, n *corev1.Node, change []operation) error {
-	patch, err := json.Marshal(append([]operation{{"test", "/metadata/uid", n.UID}}, change...))
+	patch, err := json.Marshal(append([]operation{
+		{"test", "/metadata/uid", n.UID}, {"test", "/metadata/resourceVersion", n.ResourceVersion},
+	}, change...))
 	if err != nil {
 		return err
 	}
 	_, err = c.typed.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: FieldOwner})
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("annotations of node %s: %w", n.Name, err)
-	}
-	return nil
+	return err
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -8,12 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
@@ -60,3 +66,68 @@ func TestLonghornIsInstalledLater(t *testing.T) {
 	require.Equal(t, longhorn.Malformed, d.Nodes[0].Reason)
 	require.Equal(t, longhorn.Open, d.Nodes[1].State)
 }
+
+// TestAHoldThatComesLateHoldsNobodyBack: who held autoscalers back from a node has heard nothing, so it did it again,
+// and took it back later. What it wrote first arrives after that. And a node that changes between the look at it and
+// the write is looked at once more.
+func TestAHoldThatComesLateHoldsNobodyBack(t *testing.T) {
+	const ns = "longhorn-late"
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	made := policy(t, "longhorn", `{longhorn: {}}`)
+	made.SetNamespace(ns)
+	create(t, made)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "late-node"}}
+	create(t, node)
+	cluster, err := kube.New(config)
+	require.NoError(t, err)
+	key := storage.ClusterKey{Namespace: ns, Name: "longhorn"}
+	hold := func(c *kube.Cluster, nodes ...string) error {
+		_, err := c.ApplyStaticBudgets(t.Context(), activities.StaticBudgetsInput{
+			Cluster: key, LeavingNodes: activities.LeavingNodes{Stay: nodes},
+		})
+		return err
+	}
+	isHeld := func() bool {
+		require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		return node.Annotations[kube.HeldBack] != ""
+	}
+
+	network := &held{}
+	slow := rest.CopyConfig(config)
+	slow.Wrap(func(rt http.RoundTripper) http.RoundTripper { network.RoundTripper = rt; return network })
+	silent, err := kube.New(slow)
+	require.NoError(t, err)
+	require.Error(t, hold(silent, node.Name))
+	require.Len(t, network.requests, 1)
+	require.NoError(t, hold(cluster, node.Name))
+	require.True(t, isHeld())
+	require.NoError(t, hold(cluster))
+	require.False(t, isHeld())
+	answer, err := network.RoundTripper.RoundTrip(network.requests[0])
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+	require.False(t, isHeld())
+
+	busy, times := rest.CopyConfig(config), 0
+	busy.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && times < 2 {
+				times++
+				touched := node.DeepCopy()
+				require.NoError(t, server.Patch(r.Context(), touched, client.RawPatch(types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}}}`, times))))
+			}
+			return rt.RoundTrip(r)
+		})
+	})
+	disturbed, err := kube.New(busy)
+	require.NoError(t, err)
+	require.NoError(t, hold(disturbed, node.Name))
+	require.Equal(t, 2, times)
+	require.True(t, isHeld())
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
