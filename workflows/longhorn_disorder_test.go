@@ -145,6 +145,25 @@ func TestAReplicaIsMovedAway(t *testing.T) {
 	}
 }
 
+// TestAttachingCostsLittle: volumes are attached and detached all the time, and the keeper hears of it now and then.
+func TestAttachingCostsLittle(t *testing.T) {
+	t.Parallel()
+	s := longhornSchedule{Nodes: 3, Volumes: []int{3, 3, 3, 3, 3, 3}, Seed: 1, Latency: 2}
+	idle, _ := s.play(t)
+	require.False(t, idle.failed(), s.tale(idle))
+	for i := range 120 {
+		volume, round := i%6, i/6
+		e := event{Kind: "attach", After: time.Second, Which: volume + 6*(round%3)}
+		if round%2 == 1 {
+			e.Kind = "detach"
+		}
+		s.Events = append(s.Events, e)
+	}
+	o, _ := s.play(t)
+	require.False(t, o.failed(), s.tale(o))
+	require.LessOrEqual(t, o.watches-idle.watches, 120/10, s.tale(o))
+}
+
 func (s longhornSchedule) tale(o outcome) string {
 	var b strings.Builder
 	for _, v := range append(o.violations, o.stuck...) {
@@ -175,7 +194,7 @@ func (s longhornSchedule) play(t *testing.T) (o outcome, counts longhorn.Counts)
 			d.watcher.run(false)
 			stop()
 			d.w.Close()
-			o.violations, counts = d.w.Violations(), d.w.Counted()
+			o.violations, counts, o.watches = d.w.Violations(), d.w.Counted(), int(d.watches.Load())
 		})
 		o.story = d.Story()
 	})
@@ -226,6 +245,7 @@ type longhornDisorder struct {
 	crashIn             atomic.Int64 // after so many requests somebody dies
 	mended              atomic.Bool  // nothing is lost any more
 	victim              atomic.Int64
+	watches             atomic.Int64
 	stopHammer          func()
 }
 
@@ -246,6 +266,9 @@ func (d *longhornDisorder) options() longhorn.Options {
 
 // faults has attempts of activities fail.
 func (d *longhornDisorder) faults(_ int, info activity.Info) fault {
+	if info.ActivityType.Name == "WatchStorage" {
+		d.watches.Add(1)
+	}
 	switch {
 	case info.Attempt > 3 || !d.is(d.schedule.Failures):
 		return noFault

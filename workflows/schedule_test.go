@@ -193,6 +193,7 @@ type outcome struct {
 	story             []string
 	fences            int // of nodes
 	byNumber          int // of those, how many a MachineDisruptionBudget allowed
+	watches           int // of the storage cluster, each of which ends with news
 }
 
 func (o outcome) failed() bool { return len(o.violations)+len(o.stuck) > 0 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 )
 
@@ -27,12 +28,20 @@ import (
 // to keep a processor busy.
 const costs = 5
 
-// How often a watch decides anew while objects change, and how often it tells that it is alive, or tries again to
-// begin.
+// How soon a watch decides anew after a change, and how often while objects go on to change; and how often it tells that
+// it is alive, or tries again to begin.
 const (
+	together  = 5 * time.Millisecond
 	settle    = 50 * time.Millisecond
 	beatEvery = 5 * time.Second
 	syncing   = 30 * time.Second
+)
+
+// What can wait is told after a while, in which it may be over, and not too often: volumes are attached and detached
+// all the time, and each look costs the keeper some events of its history.
+const (
+	restsFor = 2 * time.Second
+	restsOff = 20 * time.Second
 )
 
 // Watch implements activities.StorageCluster. It returns when another decision would be made than when it began.
@@ -62,6 +71,8 @@ func (c *cluster) watch(
 ) (activities.Watched, error) {
 	alive := time.NewTicker(beatEvery)
 	defer alive.Stop()
+	known, isKnown := w.toldBy(in.Last.Fingerprint)
+	var due time.Time // when what waits is told; zero: nothing does
 	for {
 		began := time.Now()
 		changed := w.changed()
@@ -69,28 +80,52 @@ func (c *cluster) watch(
 		if err != nil {
 			return in.Last, err
 		}
-		if now := (activities.Watched{Fingerprint: s.fingerprint()}); now.News(in.Last) {
+		now := activities.Watched{Fingerprint: s.fingerprint()}
+		switch {
+		case !now.News(in.Last):
+			due = time.Time{}
+		case isKnown && s.canWait(known) && due.IsZero():
+			due = w.nextRest(began)
+		case isKnown && s.canWait(known) && began.Before(due):
+		default:
+			w.tells(s, isKnown && s.canWait(known))
 			return now, nil
 		}
-		pause := max(settle, costs*time.Since(began))
+		ended := time.Now()
+		rest := timeUntil(due)
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
 				return in.Last, ctx.Err()
 			case <-alive.C:
 				beat(in.Last)
+			case <-rest:
+				waiting = false
 			case <-changed:
 				waiting = false
 			}
 		}
-		select { // what belongs together comes together
+		select { // what belongs together comes together, and looks take a part of the time
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(max(together, time.Until(ended.Add(max(settle, costs*ended.Sub(began)))))):
 		}
 	}
 }
 
-// fingerprint stands for all that a decision says, whatever the reasons.
+// timeUntil fires at a time; never: it is zero.
+func timeUntil(at time.Time) <-chan time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(at))
+}
+
+// canWait tells whether whoever knows of another sight need not know of this one at once.
+func (s sight) canWait(known known) bool {
+	return reflect.DeepEqual(known.managers, s.managers()) && known.decision.Waits(s.decision)
+}
+
+// fingerprint stands for all that a decision says, and why.
 func (s sight) fingerprint() string {
 	said, err := json.Marshal(struct {
 		Nodes    []longhorn.NodeVerdict
@@ -129,6 +164,43 @@ type watched struct {
 	reader *Reader
 	mu     sync.Mutex
 	next   chan struct{}
+	told   known
+	rested time.Time // when something was told that could wait
+}
+
+// known is what was told last.
+type known struct {
+	fingerprint string
+	decision    longhorn.Decision
+	managers    map[string]longhornguard.Managers
+}
+
+// toldBy is what was told by a fingerprint. A worker that has just begun has told nothing.
+func (w *watched) toldBy(fingerprint string) (k known, is bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.told, fingerprint != "" && w.told.fingerprint == fingerprint
+}
+
+// tells takes note of what is told.
+func (w *watched) tells(s sight, couldWait bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = known{s.fingerprint(), s.decision, s.managers()}
+	if couldWait {
+		w.rested = time.Now()
+	}
+}
+
+// nextRest is when something is told that can wait from now on.
+func (w *watched) nextRest(now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := now.Add(restsFor)
+	if next := w.rested.Add(restsOff); next.After(at) {
+		at = next
+	}
+	return at
 }
 
 // changed is closed at the next change.
