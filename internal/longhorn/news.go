@@ -2,8 +2,8 @@ package longhorn
 
 import "slices"
 
-// Waits tells whether nobody loses anything if whoever acts by one decision hears of the next one a while later. That is
-// so as long as nobody is let go who would have to stay, no node that is leaving has another answer, and nothing has
+// Waits tells whether nobody loses anything if whoever acts by one decision hears of the next one a while later. That
+// is so as long as nobody is let go who would have to stay, no node that is leaving has another answer, and nothing has
 // failed or was repaired: volumes are attached and detached all the time, and most of it only changes why a node stays.
 func (d Decision) Waits(next Decision) bool {
 	return (next.OneMore || !d.OneMore) && slices.Equal(d.Faults, next.Faults) &&

@@ -28,8 +28,8 @@ import (
 // to keep a processor busy.
 const costs = 5
 
-// How soon a watch decides anew after a change, and how often while objects go on to change; and how often it tells that
-// it is alive, or tries again to begin.
+// How soon a watch decides anew after a change, and how often while objects go on to change; and how often it tells
+// that it is alive, or tries again to begin.
 const (
 	together  = 5 * time.Millisecond
 	settle    = 50 * time.Millisecond
