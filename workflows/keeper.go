@@ -40,6 +40,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.shuts = workflow.GetVersion(ctx, shutsForFences, workflow.DefaultVersion, 1) == 1
 	k.renews = workflow.GetVersion(ctx, renewsFences, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
+	k.datesLooks = workflow.GetVersion(ctx, datesLooks, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -216,6 +217,7 @@ func (k *keeper) pass(ctx workflow.Context) (gone bool, err error) {
 // observe takes a look, unless one was taken already. What happened since that one counts for nothing in it.
 func (k *keeper) observe(ctx workflow.Context) (activities.Observation, error) {
 	before := k.ahead
+	k.lookAsOf = k.state.Doubts.Last
 	if k.ahead = nil; before != nil && before.asOf == k.state.Doubts.Last {
 		k.asked, k.askedNodes, k.askedCommit = before.asked, before.nodes, before.commit
 		return before.Observation, nil
@@ -273,6 +275,9 @@ const goesOnUnwritten = "goes-on-unwritten"
 
 // waitsToHoldAnew is the change since when another way to hold Machines waits until no node is to be fenced.
 const waitsToHoldAnew = "waits-to-hold-anew"
+
+// datesLooks is the change since when a look at the budgets answers only the doubts from before it began.
+const datesLooks = "dates-looks"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

@@ -53,6 +53,8 @@ type mind struct {
 	shuts bool
 	// renews: a fence that asks anew, since its node has failed again, has not been fenced by what was noted before.
 	renews bool
+	// datesLooks: what a look saw of the budgets answers only the doubts from before it.
+	datesLooks bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string
@@ -69,6 +71,8 @@ type mind struct {
 	next      time.Time // when a decision could change although nothing happens
 	trouble   string    // what failed in the last pass
 	failures  int       // passes in a row with trouble
+	// lookAsOf is the last doubt that was known when the look began.
+	lookAsOf doubt.Seq
 	// again: the pass was a step on the way to another, which must follow at once.
 	again bool
 	// late: an API server does not know yet what the budgets say, and that is worth a word although the next pass follows.

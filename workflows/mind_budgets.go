@@ -34,7 +34,8 @@ func (m *mind) planBudgets(now time.Time, p *plan) {
 	}
 	m.again = more
 	if m.state.Conflict == "" && m.says(next) && (m.undoubted() || m.seenAsApplied()) {
-		m.state.Applied, m.state.AppliedAsOf = &next, m.state.Doubts.Last
+		m.state.Applied = &next
+		m.sawBudgets()
 		return
 	}
 	p.within, p.Closes = staleAfter, next.Mode == budget.ModeClosed
@@ -95,6 +96,16 @@ func (m *mind) specs(d budget.Decision) budget.Specs {
 
 // undoubted: nothing has happened since they were written that could mean that somebody changed the budgets.
 func (m *mind) undoubted() bool { return m.state.AppliedAsOf >= m.state.Doubts.Budgets }
+
+// sawBudgets takes note that the budgets need no write. What was seen of them is as of the beginning of the look: a budget
+// of somebody else that appeared during it takes another one.
+func (m *mind) sawBudgets() {
+	asOf := m.state.Doubts.Last
+	if m.datesLooks && !m.undoubted() && m.lookAsOf < m.state.Doubts.Budgets {
+		asOf, m.again = m.lookAsOf, true
+	}
+	m.state.AppliedAsOf = asOf
+}
 
 // seenAsApplied tells whether the last look saw the budgets as they were last written, and none of somebody else that
 // could cover the same pods: then there is nothing to write. An opening that may still be on its way has to be fenced

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -56,4 +57,30 @@ func TestRelocation(t *testing.T) {
 	assert.Nil(t, planned().Relocate)
 	m.verdict.Relocate = nil
 	assert.Nil(t, planned().Relocate, "nobody knows, and what was said stays")
+}
+
+// TestALookAnswersWhatIsOlder: what was seen of the budgets says nothing about a doubt that came during the look, which
+// takes another one.
+func TestALookAnswersWhatIsOlder(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		dates         bool
+		lookAsOf      doubt.Seq
+		again         bool
+		wantAppliedAs doubt.Seq
+	}{
+		{"older", true, 2, false, 2},
+		{"during the look", true, 1, true, 1},
+		{"as a history from before it went on", false, 1, false, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &mind{datesLooks: c.dates, lookAsOf: c.lookAsOf}
+			m.doubt(time.Unix(1, 0), doubt.Changed, "the keeper began")
+			m.doubt(time.Unix(2, 0), doubt.Changed, "budget x of somebody else appeared")
+			m.sawBudgets()
+			assert.Equal(t, c.again, m.again)
+			assert.Equal(t, c.wantAppliedAs, m.state.AppliedAsOf)
+			assert.Equal(t, !c.again, m.undoubted())
+		})
+	}
 }
