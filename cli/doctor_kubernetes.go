@@ -201,7 +201,7 @@ func (d *Doctor) daemons(ctx context.Context) {
 func remedyForBudgets(p *v1alpha1.MaintenancePolicy) string {
 	if kube.KindOf(p) == storage.Longhorn {
 		return "kubectl apply -f deploy/longhorn/one-writer.yaml: the API server empties Longhorn's own from then on, and " +
-			"lockkeeper makes its own"
+			"lockkeeper makes its own. Before Kubernetes 1.36: spec.longhorn.budgetsEmptiedBy: Worker"
 	}
 	return "Rook's go by themselves when its CephCluster has spec.disruptionManagement.managePodBudgets: false"
 }

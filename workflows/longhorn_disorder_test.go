@@ -45,6 +45,7 @@ type longhornSchedule struct {
 	Retires  bool    // in the end the installation is handed back to Longhorn
 	Events   []event
 	Moves    bool // replicas that would keep a node that is removed are moved
+	ByWorker bool // lockkeeper empties Longhorn's budgets, and not the API server
 }
 
 // longhornKinds are what may happen, as often as they are listed.
@@ -72,6 +73,7 @@ var longhornSchedules = rapid.Custom(func(t *rapid.T) longhornSchedule {
 		})
 	}
 	s.Moves = rapid.Bool().Draw(t, "moves")
+	s.ByWorker = rapid.IntRange(0, 3).Draw(t, "by worker") == 0
 	return s
 })
 
@@ -252,7 +254,8 @@ type longhornDisorder struct {
 func (d *longhornDisorder) options() longhorn.Options {
 	s := d.schedule
 	o := longhorn.Options{
-		Nodes: s.Nodes, Volumes: s.Volumes, Moves: s.Moves, Turn: time.Minute, TaintExpiry: 10 * time.Minute, Draw: d.intN,
+		Nodes: s.Nodes, Volumes: s.Volumes, Moves: s.Moves, ByWorker: s.ByWorker,
+		Turn: time.Minute, TaintExpiry: 10 * time.Minute, Draw: d.intN,
 		Reaction: 5*time.Second + time.Duration(20*s.Latency)*time.Millisecond,
 		Latency:  func() time.Duration { return time.Duration(1+d.intN(s.Latency)) * time.Millisecond },
 		Fail:     d.lose, May: func(ctx context.Context) error { return d.stopFrozen(ctx) },

@@ -60,6 +60,7 @@ func (l *longhornWatcher) run(on bool) {
 	if before != nil {
 		before()
 	}
+	l.w.Watched(on)
 	if !on {
 		stop()
 		return

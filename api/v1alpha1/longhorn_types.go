@@ -14,6 +14,16 @@ type LonghornSpec struct {
 	// +kubebuilder:default=true
 	ManagePodBudgets *bool `json:"managePodBudgets,omitempty"`
 
+	// BudgetsEmptiedBy is who empties the budgets that Longhorn makes for its instance managers, so that lockkeeper's alone decide:
+	// AdmissionPolicy, the API server at their birth, as soon as deploy/longhorn/one-writer.yaml is installed (Kubernetes 1.36 and later);
+	// or Worker, lockkeeper when it has seen them, from now on and on any Kubernetes. With Worker an instance manager is under two budgets
+	// for some tenths of a second whenever Longhorn has made one: the API server refuses evictions with an error then, at which kubectl
+	// drain ends.
+	// +optional
+	// +kubebuilder:default=AdmissionPolicy
+	// +kubebuilder:validation:Enum=AdmissionPolicy;Worker
+	BudgetsEmptiedBy string `json:"budgetsEmptiedBy,omitempty"`
+
 	// AtRest is what may be evicted while no node is leaving: One (the instance manager of one node on which nothing depends), or None
 	// (only a cordon, an autoscaler's taint or a job opens a node).
 	// +optional
@@ -49,6 +59,9 @@ type LonghornSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('720h')",message="must be a duration between 10s and 720h, such as 10m"
 	TurnTimeout *metav1.Duration `json:"turnTimeout,omitempty"`
 }
+
+// EmptiedByWorker is the value of BudgetsEmptiedBy by which lockkeeper's worker empties Longhorn's budgets.
+const EmptiedByWorker = "Worker"
 
 // LonghornStatus is which Longhorn installation a policy means, and whether its keeper looks after it.
 type LonghornStatus struct {

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,8 +26,9 @@ import (
 
 // This file is the hand-over of the budgets over Longhorn's instance managers, and the way back. Longhorn makes one for
 // each and cannot be told not to. While the admission policy of deploy/longhorn is installed the API server empties
-// them at birth, and ours decide; otherwise Longhorn's do, and ours are none. Whoever installs the policy hands over,
-// and whoever deletes it takes back; each step is found by what is there, so that it may be interrupted anywhere.
+// them at birth, and ours decide; or we do when we see them, if our policy says so. Otherwise Longhorn's decide, and
+// ours are none. Whoever installs the policy hands over, and whoever deletes it takes back; each step is found by what
+// is there, so that it may be interrupted anywhere.
 
 // OneWriter is the name of the admission policy by which Longhorn's budgets are empty. Its bindings are called so, with
 // the namespace behind it.
@@ -86,8 +88,8 @@ func (c *Cluster) oneWriter(ctx context.Context, namespace string) (bool, error)
 	return true, nil
 }
 
-// applyLonghorn writes the budgets over instance managers while the API server empties Longhorn's own. Ours are there
-// before one of Longhorn's goes that is not empty: under two budgets a pod is refused, under none it would go.
+// applyLonghorn writes the budgets over instance managers while Longhorn's own are emptied. Ours are there before one
+// of Longhorn's goes that is not empty: under two budgets a pod is refused, under none it would go.
 func (c *Cluster) applyLonghorn(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, all []policyv1.PodDisruptionBudget, in activities.BudgetInput,
 ) (out activities.BudgetResult, err error) {
@@ -95,7 +97,7 @@ func (c *Cluster) applyLonghorn(
 	if err != nil {
 		return out, err
 	}
-	if !is {
+	if !is && !emptiedByWorker(p) {
 		return c.leaveToLonghorn(ctx, p, all, in)
 	}
 	if out, err = c.applyAll(ctx, p, withoutLonghorns(all), in); err != nil || out.Moved != "" || out.Conflict != "" {
@@ -104,7 +106,62 @@ func (c *Cluster) applyLonghorn(
 	if err := c.forgetHandedBack(ctx, all); err != nil {
 		return out, err
 	}
-	return out, c.drop(ctx, all, func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && !emptied(b) })
+	full := func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && !emptied(b) }
+	if !is {
+		return out, c.empty(ctx, all, full)
+	}
+	return out, c.drop(ctx, all, full) // it makes them anew, and the API server empties them
+}
+
+// emptiedByWorker tells whether a policy has us empty Longhorn's budgets. One that is being deleted does not: they are
+// to come back.
+func emptiedByWorker(p *v1alpha1.MaintenancePolicy) bool {
+	return p.Spec.Longhorn != nil && p.Spec.Longhorn.BudgetsEmptiedBy == v1alpha1.EmptiedByWorker &&
+		p.DeletionTimestamp == nil
+}
+
+// emptiedBy is the annotation of a budget of Longhorn's that says why it is empty.
+const emptiedBy = "lockkeeper.io/emptied"
+
+// empty makes of budgets of Longhorn's what the admission policy would have made of them at birth: they select no pod,
+// and ask for none. Longhorn, which finds them by their labels, leaves them as they are.
+func (c *Cluster) empty(
+	ctx context.Context, all []policyv1.PodDisruptionBudget, which func(*policyv1.PodDisruptionBudget) bool,
+) error {
+	for i := range all {
+		b := &all[i]
+		if !which(b) {
+			continue
+		}
+		patch, err := json.Marshal(emptying(b))
+		if err != nil {
+			return err
+		}
+		_, err = c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: FieldOwner})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("empty budget %s of Longhorn: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+// emptying is the change that empties a budget, if it still says what was read.
+func emptying(b *policyv1.PodDisruptionBudget) []operation {
+	selects := append(slices.Clone(b.Spec.Selector.MatchExpressions), nothing().MatchExpressions...)
+	patch := []operation{
+		{"test", "/metadata/uid", b.UID},
+		{"test", "/metadata/generation", b.Generation},
+		{"add", "/spec/selector/matchExpressions", selects},
+		{"add", "/spec/minAvailable", 0},
+	}
+	if b.Spec.MaxUnavailable != nil {
+		patch = append(patch, operation{"remove", "/spec/maxUnavailable", nil})
+	}
+	if len(b.Annotations) == 0 {
+		patch = append(patch, operation{"add", "/metadata/annotations", map[string]string{}})
+	}
+	return append(patch, annotate(emptiedBy, "lockkeeper decides which instance managers may be evicted"))
 }
 
 func withoutLonghorns(all []policyv1.PodDisruptionBudget) []policyv1.PodDisruptionBudget {
@@ -129,7 +186,8 @@ func (c *Cluster) leaveToLonghorn(
 		}
 	}
 	return activities.BudgetResult{Conflict: fmt.Sprintf("Longhorn's own budgets decide: install "+
-		"deploy/longhorn/one-writer.yaml for namespace %s, by which the API server empties them", p.Namespace)}, nil
+		"deploy/longhorn/one-writer.yaml for namespace %s, by which the API server empties them; before Kubernetes 1.36 "+
+		"set spec.longhorn.budgetsEmptiedBy: Worker", p.Namespace)}, nil
 }
 
 // drop deletes budgets of Longhorn's, which it makes anew.

@@ -40,11 +40,11 @@ var (
 	}
 )
 
-func newLonghornWorld(t *testing.T) *longhornWorld {
+func newLonghornWorld(t *testing.T, spec v1alpha1.LonghornSpec) *longhornWorld {
 	t.Helper()
 	policy := &v1alpha1.MaintenancePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: longhornKey.Namespace, Name: longhornKey.Name, UID: "policy"},
-		Spec:       v1alpha1.MaintenancePolicySpec{Longhorn: &v1alpha1.LonghornSpec{}},
+		Spec:       v1alpha1.MaintenancePolicySpec{Longhorn: &spec},
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: longhornKey.Namespace, Name: "instance-manager-a", UID: "pod",
@@ -70,7 +70,9 @@ func newLonghornWorld(t *testing.T) *longhornWorld {
 func longhornsBudget(empty bool) *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: longhornKey.Namespace, Name: "instance-manager-a", UID: "theirs"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: longhornKey.Namespace, Name: "instance-manager-a", UID: "theirs", Generation: 1,
+		},
 		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{LonghornComponent: InstanceManager, LonghornNode: "node-a"},
 		}},
@@ -159,10 +161,11 @@ var (
 
 // TestHandOver: the budgets over instance managers go from Longhorn to lockkeeper and back, by what is installed.
 func TestHandOver(t *testing.T) {
-	w := newLonghornWorld(t)
+	w := newLonghornWorld(t, v1alpha1.LonghornSpec{})
 	r, err := w.apply()
 	require.NoError(t, err)
 	require.Contains(t, r.Conflict, "install deploy/longhorn/one-writer.yaml")
+	require.Contains(t, r.Conflict, "before Kubernetes 1.36 set spec.longhorn.budgetsEmptiedBy: Worker")
 	require.Equal(t, []string{theirs}, w.names(), "Longhorn's own decide")
 
 	w.oneWriterIs(true)
@@ -203,10 +206,61 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, []string{theirs}, w.names())
 }
 
+// TestEmptiedByWorker: where the API server empties nothing the worker does, once ours are there, and each that
+// Longhorn makes anew. What a person does to one meanwhile, or Longhorn, is not overwritten.
+func TestEmptiedByWorker(t *testing.T) {
+	w := newLonghornWorld(t, v1alpha1.LonghornSpec{BudgetsEmptiedBy: v1alpha1.EmptiedByWorker})
+	full := func() (n int) {
+		for _, b := range w.budgets() {
+			if !ours(&b) && (!emptied(&b) || b.Spec.MinAvailable.IntValue() != 0) {
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 {
+		r, err := w.apply()
+		require.NoError(t, err)
+		require.Empty(t, r.Conflict)
+		require.Equal(t, withTheirs, w.names())
+		require.Zero(t, full())
+		require.NoError(t, w.typed.PolicyV1().PodDisruptionBudgets(longhornKey.Namespace).Delete(t.Context(), theirs,
+			metav1.DeleteOptions{}))
+		w.longhornMakes(false)
+	}
+	_, others, err := w.ReadBudgets(t.Context(), longhornKey)
+	require.NoError(t, err)
+	require.True(t, others, "it is full, so that the keeper writes the budgets")
+	stale := *longhornsBudget(false)
+	stale.Generation = 7
+	err = w.empty(t.Context(), []policyv1.PodDisruptionBudget{stale}, longhorns)
+	require.ErrorContains(t, err, "empty budget instance-manager-a of Longhorn")
+	require.Equal(t, 1, full(), "it is another one by now")
+
+	_, err = w.apply()
+	require.NoError(t, err)
+	require.ErrorIs(t, w.remove(), errNotCovered)
+	require.Equal(t, oursAlone, w.names(), "Longhorn's empty one is to be made anew")
+	w.longhornMakes(false)
+	require.NoError(t, w.remove())
+	require.Equal(t, []string{theirs}, w.names())
+}
+
+// TestAPolicyThatIsDeletedEmptiesNothing: Longhorn's budgets are to come back then.
+func TestAPolicyThatIsDeletedEmptiesNothing(t *testing.T) {
+	p := &v1alpha1.MaintenancePolicy{Spec: v1alpha1.MaintenancePolicySpec{
+		Longhorn: &v1alpha1.LonghornSpec{BudgetsEmptiedBy: v1alpha1.EmptiedByWorker},
+	}}
+	require.True(t, emptiedByWorker(p))
+	now := metav1.Now()
+	p.DeletionTimestamp = &now
+	require.False(t, emptiedByWorker(p))
+}
+
 // TestHandBackWithoutABudget: Longhorn makes none for an instance manager that it lets go. Ours go when it has had the
 // time, also if somebody dies between one and the other.
 func TestHandBackWithoutABudget(t *testing.T) {
-	w := newLonghornWorld(t)
+	w := newLonghornWorld(t, v1alpha1.LonghornSpec{})
 	w.oneWriterIs(true)
 	_, err := w.apply()
 	require.NoError(t, err)

@@ -270,13 +270,14 @@ func (w *world) handsBack() {
 	w.lockkeeper("status") // which is not refused meanwhile
 	w.cordon("node-b", true)
 	w.cordon("node-b", false) // so that the keeper looks
-	w.await("Longhorn's own are full again, and ours gone", func() bool {
-		return w.anyFull() && len(w.ourBudgets()) == 0
-	})
+	handedBack := func() bool { return w.anyFull() && len(w.ourBudgets()) == 0 }
+	w.await("Longhorn's own are full again, and ours gone", handedBack)
+	w.emptiesByItself()
 	var p v1alpha1.MaintenancePolicy
 	key := client.ObjectKey{Namespace: namespace, Name: "longhorn"}
 	require.NoError(w, w.Get(w.Context(), key, &p))
 	require.NoError(w, w.Delete(w.Context(), &p))
+	w.await("Longhorn's own are full once more, and ours gone", handedBack)
 	w.await("the policy is gone", func() bool { return w.Get(w.Context(), key, &p) != nil })
 	require.Empty(w, w.heldBack())
 	pods, err := w.Typed.CoreV1().Pods(namespace).List(w.Context(), metav1.ListOptions{

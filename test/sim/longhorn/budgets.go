@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
@@ -158,16 +159,24 @@ func (w *World) putBudget(b *policyv1.PodDisruptionBudget, who owner) (*policyv1
 	}
 	w.budgets[b.Name], w.covering[b.Name] = b, selector
 	w.full[b.Name] = who == byLonghorn && !w.oneWriter
-	if who != byLonghorn {
+	if who != byLonghorn || w.guarding && w.full[b.Name] {
 		w.tell("%s writes %s: %s", who, b.Name, describe(b))
 	}
 	if who.ours() {
-		w.guarding = w.guarding || w.oneWriter && w.bothOurs()
+		if !w.guarding && w.emptied() && w.bothOurs() {
+			w.guarding, w.guardingSince = true, time.Now()
+		}
 		w.restored()
 	}
 	w.computeBudgets()
 	w.stir("Budget")
 	return b.DeepCopy(), nil
+}
+
+// emptied tells whether somebody empties Longhorn's budgets, so that ours decide.
+func (w *World) emptied() bool {
+	return w.oneWriter || w.policy != nil && w.policy.Spec.Longhorn.BudgetsEmptiedBy == v1alpha1.EmptiedByWorker &&
+		w.policy.DeletionTimestamp == nil
 }
 
 // empty is what the admission policy makes of a budget of Longhorn's: deploy/longhorn/one-writer.yaml.
@@ -205,7 +214,7 @@ func (w *World) dropBudget(name string, who owner) {
 	if who != byLonghorn {
 		w.tell("%s deletes %s", who, name)
 	}
-	if who.ours() && b.Labels[kube.LabelManagedBy] != kube.FieldOwner && !w.full[name] && w.oneWriter &&
+	if who.ours() && b.Labels[kube.LabelManagedBy] != kube.FieldOwner && !w.full[name] && w.emptied() &&
 		time.Since(w.handedOver) >= 2*w.opts.Reaction {
 		w.violate("I9: lockkeeper deletes the budget %s, which is Longhorn's and empty", name)
 	}

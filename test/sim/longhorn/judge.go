@@ -26,6 +26,9 @@ type judge struct {
 	violations []string
 	violated   map[string]bool
 	guarding   bool // both of our budgets were there
+	// guardingSince is since when they are.
+	guardingSince time.Time
+	watched       time.Time // since when a watcher runs
 	// dark is why lockkeeper cannot see or act; from is since when, until is when that ended.
 	dark        map[string]bool
 	from, until time.Time
@@ -107,7 +110,7 @@ func (w *World) fair() time.Time {
 
 // decides tells whether our budgets are what decides, as we wrote them.
 func (w *World) decides() bool {
-	return w.guarding && w.policy != nil && w.policy.DeletionTimestamp == nil && w.oneWriter && len(w.tampered) == 0 &&
+	return w.guarding && w.policy != nil && w.policy.DeletionTimestamp == nil && w.emptied() && len(w.tampered) == 0 &&
 		time.Since(w.mended) >= w.opts.Reaction && time.Since(w.handedOver) >= 2*w.opts.Reaction
 }
 
@@ -319,7 +322,7 @@ func (w *World) judgeRemoval(x string) {
 // judgeBudgets: each instance manager is under one budget, or under none because its node is open (I2).
 func (w *World) judgeBudgets() {
 	w.noteHolders()
-	if !w.guarding || len(w.tampered) > 0 || !w.oneWriter || w.policy == nil || w.policy.DeletionTimestamp != nil {
+	if !w.guarding || len(w.tampered) > 0 || !w.emptied() || w.policy == nil || w.policy.DeletionTimestamp != nil {
 		return
 	}
 	unmarked, marked := w.ours()
@@ -329,10 +332,13 @@ func (w *World) judgeBudgets() {
 			continue
 		}
 		over := w.over(p)
-		old := slices.ContainsFunc(over, func(b *policyv1.PodDisruptionBudget) bool { return w.full[b.Name] })
+		i := slices.IndexFunc(over, func(b *policyv1.PodDisruptionBudget) bool { return w.full[b.Name] })
 		switch {
-		case len(over) > 1 && old:
-			w.TwoBudgets++ // until Longhorn's own of before the hand-over are empty
+		case len(over) > 1 && i >= 0:
+			// Until Longhorn's own of before the hand-over, or those that nobody emptied at birth, are empty.
+			if w.TwoBudgets++; !w.oneWriter && w.decides() && w.knows(over[i]) {
+				w.violate("I2: %s has been under two budgets since %s was made", p.Name, over[i].Name)
+			}
 		case len(over) > 1:
 			w.violate("I2: %s is under two budgets", p.Name)
 		case len(over) == 1:
@@ -340,6 +346,21 @@ func (w *World) judgeBudgets() {
 			w.violate("I2: %s is under no budget", p.Name)
 		}
 	}
+}
+
+// knows tells whether lockkeeper has had the time to empty a budget since it was made, or since ours are there.
+func (w *World) knows(b *policyv1.PodDisruptionBudget) bool {
+	fair := w.fair().Add(-w.opts.Reaction) // for the look, and for the writes, which begin anew when something happens
+	return b.CreationTimestamp.Time.Before(fair) && w.guardingSince.Before(fair) && w.watched.Before(fair)
+}
+
+// Watched tells that a watcher runs from now on, or none: without one nobody hears of a budget that was made.
+func (w *World) Watched(on bool) {
+	w.happens(func() {
+		if w.watched = time.Now(); !on {
+			w.watched = w.watched.Add(1000 * time.Hour)
+		}
+	})
 }
 
 // leavesOut tells whether a budget would cover a pod if its node were not open.

@@ -64,7 +64,7 @@ func (w *World) Calm() {
 	w.ReturnNodes()
 	w.AutoscalerSetting(true)
 	w.DrainPolicy(string(defaultDrainPolicy))
-	w.OneWriter(true)
+	w.OneWriter(!w.opts.ByWorker)
 	w.happens(func() {
 		for _, key := range sorted(w.pods) {
 			if p := w.pods[key]; isHelper(p) {

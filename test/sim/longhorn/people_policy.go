@@ -39,7 +39,7 @@ func (w *World) OneWriter(on bool) {
 		}
 		w.tell("the admission policy is %s", map[bool]string{true: "installed", false: "deleted"}[on])
 		w.oneWriter, w.handedOver = on, time.Now()
-		if !on {
+		if !w.emptied() {
 			w.guarding = false
 		}
 	})

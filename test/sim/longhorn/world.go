@@ -46,6 +46,8 @@ type Options struct {
 	Volumes []int
 	// Moves is evictOnRemoval of the policy.
 	Moves bool
+	// ByWorker: the API server empties no budgets, and the policy says that lockkeeper does.
+	ByWorker bool
 	// Turn and TaintExpiry are turnTimeout and removalTaintExpiry of the policy.
 	Turn, TaintExpiry time.Duration
 	// Reaction is how long lockkeeper may take to answer to what nobody announced.
@@ -117,6 +119,7 @@ func New(opts Options) *World {
 		ObjectMeta: metav1.ObjectMeta{Namespace: Key.Namespace, Name: Key.Name, Generation: 1, UID: "policy"},
 		Spec: v1alpha1.MaintenancePolicySpec{Longhorn: &v1alpha1.LonghornSpec{
 			EvictOnRemoval:     opts.Moves,
+			BudgetsEmptiedBy:   map[bool]string{true: v1alpha1.EmptiedByWorker}[opts.ByWorker],
 			TurnTimeout:        &metav1.Duration{Duration: opts.Turn},
 			RemovalTaintExpiry: &metav1.Duration{Duration: opts.TaintExpiry},
 		}},
@@ -142,7 +145,7 @@ func New(opts Options) *World {
 	for _, name := range sorted(w.budgets) {
 		w.compute(w.budgets[name])
 	}
-	w.oneWriter = true
+	w.oneWriter = !opts.ByWorker
 	go w.tick()
 	return w
 }
