@@ -2,7 +2,7 @@
 # bench-longhorn.sh [--quick]: measures how soon lockkeeper decides who may leave when a node of Longhorn is tainted or cordoned, and what it
 # costs that volumes are attached, in a lab of its own with the real Longhorn, which decides alone before. Prints one line "name value unit"
 # for each figure. What happens meanwhile goes to standard error. It takes some ten minutes. EVENTS=n sets how many nodes are tainted, and how
-# many are cordoned (20), ATTACHES=n how many times volumes are attached or detached, one a second (120); --quick takes 4 and 12.
+# many are cordoned (20), ATTACHES=n how many times volumes are attached or detached, one a second (120; a multiple of 12); --quick takes 4 and 12.
 set -euo pipefail
 case ${1-} in
   '') ;;

@@ -290,10 +290,12 @@ func leavingBecause(n Node) string {
 // budgets reports lockkeeper's own changes, too. A keeper's write that was believed lost may still arrive after it has
 // decided otherwise; only its echo here tells.
 func (c *change) budgets(before, now map[string]Budget) {
+	inCharge := slices.ContainsFunc(slices.Collect(maps.Values(now)), func(b Budget) bool { return b.Ours })
 	for _, name := range sortedKeys(before, now) {
 		was, had := before[name]
 		is, has := now[name]
-		if had && has && is.Spec == was.Spec && is.Ours == was.Ours {
+		if had && has && is.Spec == was.Spec && is.Ours == was.Ours || inCharge && !is.counts(has) &&
+			(!was.counts(had) || has && is.Writer == kube.FieldOwner) {
 			continue
 		}
 		switch {
@@ -313,6 +315,10 @@ func (c *change) budgets(before, now map[string]Budget) {
 			is.Writer != kube.WatcherOwner
 	}
 }
+
+// counts tells whether pods are under a budget, if there is one. Longhorn makes its own, and deletes them, all the time,
+// and while ours decide they are empty: at birth, or by lockkeeper.
+func (b Budget) counts(has bool) bool { return has && (b.Ours || !b.Empty) }
 
 // written notes who changed a budget. What lockkeeper itself wrote is found by whoever looks for another reason.
 func (c *change) written(name string, b Budget) {

@@ -245,6 +245,32 @@ func TestDecide(t *testing.T) {
 			now:    with(budget("rook-ceph-osd", Budget{Spec: `{"maxUnavailable":1}`, Writer: "rook"})),
 			reason: "budget rook-ceph-osd of somebody else appeared", daemons: true,
 		},
+		"Longhorn makes one, which is empty": {
+			before: healthy(), now: with(budget("instance-manager-a", Budget{Spec: "none", Writer: "longhorn", Empty: true})),
+		},
+		"and deletes it": {
+			before: with(budget("instance-manager-a", Budget{Spec: "none", Writer: "longhorn", Empty: true})), now: healthy(),
+		},
+		"lockkeeper empties it": {
+			before: with(budget("instance-manager-a", Budget{Spec: "one", Writer: "longhorn"})),
+			now:    with(budget("instance-manager-a", Budget{Spec: "none", Writer: kube.FieldOwner, Empty: true})),
+		},
+		"Longhorn makes one, which is full": {
+			before: healthy(), now: with(budget("instance-manager-a", Budget{Spec: "one", Writer: "longhorn"})),
+			reason: "budget instance-manager-a of somebody else appeared", daemons: true,
+		},
+		"it is filled again": {
+			before: with(budget("instance-manager-a", Budget{Spec: "none", Writer: "longhorn", Empty: true})),
+			now:    with(budget("instance-manager-a", Budget{Spec: "one", Writer: "kubectl-edit"})),
+			reason: "budget instance-manager-a was changed by kubectl-edit", daemons: true,
+		},
+		"one is empty, and there are none of ours": {
+			before: with(func(s *Snapshot) { s.Budgets = map[string]Budget{} }),
+			now: with(func(s *Snapshot) {
+				s.Budgets = map[string]Budget{"instance-manager-a": {Spec: "none", Writer: "longhorn", Empty: true}}
+			}),
+			reason: "budget instance-manager-a of somebody else appeared", daemons: true,
+		},
 		"written without a change": {
 			before: healthy(),
 			now: with(budget("lockkeeper-osd",

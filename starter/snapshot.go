@@ -86,6 +86,8 @@ type Budget struct {
 	Daemon string
 	// Ours: lockkeeper created it. Somebody else's matters as well: a pod under two budgets cannot be evicted at all.
 	Ours bool
+	// Empty: it selects no pod.
+	Empty bool
 }
 
 // Daemon is a group of interchangeable daemons.

@@ -320,6 +320,7 @@ func takeBudgets(budgets []policyv1.PodDisruptionBudget) map[string]Budget {
 		out[b.Name] = Budget{
 			Spec: string(spec), Writer: writer(b.ManagedFields), Generation: b.Generation,
 			Ours: b.Labels[kube.LabelManagedBy] == kube.FieldOwner, Daemon: b.Labels[kube.LabelDaemon],
+			Empty: kube.SelectsNothing(b),
 		}
 	}
 	return out

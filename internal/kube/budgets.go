@@ -156,7 +156,7 @@ func (c *Cluster) ReadBudgets(ctx context.Context, key storage.ClusterKey) (book
 	for i := range list.Items {
 		switch b := &list.Items[i]; {
 		case !ours(b) || b.Labels[LabelPolicy] != key.Name:
-			others = others || !emptied(b)
+			others = others || !SelectsNothing(b)
 		case Decided(b.Labels[LabelDaemon]):
 			book[BookKey(b.Labels[LabelDaemon])] = written(b)
 			// Of a lockkeeper from before deletions were guarded: it has to be written although it says the right thing.

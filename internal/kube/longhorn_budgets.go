@@ -34,8 +34,8 @@ import (
 // the namespace behind it.
 const OneWriter = "lockkeeper-longhorn-one-writer"
 
-// emptied tells whether a budget selects no pod, as those of Longhorn do that the API server emptied.
-func emptied(b *policyv1.PodDisruptionBudget) bool {
+// SelectsNothing tells whether a budget selects no pod, as those of Longhorn do that the API server emptied.
+func SelectsNothing(b *policyv1.PodDisruptionBudget) bool {
 	if b.Spec.Selector == nil {
 		return true
 	}
@@ -106,7 +106,7 @@ func (c *Cluster) applyLonghorn(
 	if err := c.forgetHandedBack(ctx, all); err != nil {
 		return out, err
 	}
-	full := func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && !emptied(b) }
+	full := func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && !SelectsNothing(b) }
 	if !is {
 		return out, c.empty(ctx, all, full)
 	}
@@ -232,7 +232,7 @@ func (c *Cluster) handBack(ctx context.Context, namespace string, all []policyv1
 	if is {
 		return errStillOneWriter
 	}
-	empty := func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && emptied(b) }
+	empty := func(b *policyv1.PodDisruptionBudget) bool { return longhorns(b) && SelectsNothing(b) }
 	if slices.ContainsFunc(all, func(b policyv1.PodDisruptionBudget) bool { return empty(&b) }) {
 		if err := c.drop(ctx, all, empty); err != nil {
 			return err

@@ -90,7 +90,7 @@ func (w *longhornWorld) neverBare(goes string) {
 		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), longhornKey.Namespace)
 	require.NoError(w, err)
 	for _, b := range list.(*policyv1.PodDisruptionBudgetList).Items {
-		if b.Name != goes && !emptied(&b) {
+		if b.Name != goes && !SelectsNothing(&b) {
 			return
 		}
 	}
@@ -212,7 +212,7 @@ func TestEmptiedByWorker(t *testing.T) {
 	w := newLonghornWorld(t, v1alpha1.LonghornSpec{BudgetsEmptiedBy: v1alpha1.EmptiedByWorker})
 	full := func() (n int) {
 		for _, b := range w.budgets() {
-			if !ours(&b) && (!emptied(&b) || b.Spec.MinAvailable.IntValue() != 0) {
+			if !ours(&b) && (!SelectsNothing(&b) || b.Spec.MinAvailable.IntValue() != 0) {
 				n++
 			}
 		}

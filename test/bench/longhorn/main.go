@@ -59,8 +59,8 @@ func (b *bench) run(ctx context.Context, events, attaches int) (err error) {
 	switch {
 	case events < 1:
 		return fmt.Errorf("--events %d: must be 1 or more", events)
-	case attaches < 0:
-		return fmt.Errorf("--attaches %d: must be 0 or more", attaches)
+	case attaches < 0 || attaches%(2*busyVolumes) != 0:
+		return fmt.Errorf("--attaches %d: must be a multiple of %d, so that all are detached in the end", attaches, 2*busyVolumes)
 	case b.lab == "":
 		return fmt.Errorf("--lab is required")
 	}
