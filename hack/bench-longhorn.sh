@@ -44,12 +44,21 @@ read_volume() { # read_volume FILE: data's bytes
   read_volume "$work/before"
 } >&2
 "$work/longhorn" --lab "$world" --alone --events "${EVENTS:-20}"
+pair_up() { # a volume of two replicas, and on which nodes they are
+  lab volume create pair --replicas 2 --size 8Mi --name "$world"
+  lab volume attach pair node-a --name "$world"
+  lab volume detach pair --name "$world"
+  pair=$(longhorn get replicas.longhorn.io -l longhornvolume=pair -o 'jsonpath={.items[0].spec.nodeID},{.items[1].spec.nodeID}')
+} >&2
+pair_up
+"$work/longhorn" --lab "$world" --alone --pair "$pair"
 {
   install=(--longhorn)
   start_lockkeeper
   until_says 90 '^one of [^,]*, [^,]*$' answer
 } >&2
 "$work/longhorn" --lab "$world" --events "${EVENTS:-20}"
+"$work/longhorn" --lab "$world" --pair "$pair"
 for i in 0 1 2 3 4 5; do lab volume create "busy-$i" --replicas 3 --size 8Mi --name "$world"; done >&2
 "$work/longhorn" --lab "$world" --events 1 --attaches "${ATTACHES:-120}" | grep attach
 {

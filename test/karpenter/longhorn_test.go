@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,9 +75,37 @@ func TestKarpenterUnderLonghorn(t *testing.T) {
 	w.SetLonghorn("Volume", "data", `{"spec":{"numberOfReplicas":1}}`) // or nobody would call it healthy again
 	require.True(t, bytes == w.read(held), "the volume has other bytes than before")
 
-	// Nothing is lost with the last one once there is no volume.
-	w.deleteVolume("data")
-	w.Await("it goes, too", func() bool { return w.Journal.Has(held, scaling.Gone) })
+	w.expires(held)
+	require.True(t, bytes == w.read("node-a"), "the volume has other bytes where it was moved")
+}
+
+// expires has Karpenter remove the node with the last replica of a volume as it removes one that is too old: its
+// NodeClaim is deleted, and nobody is asked. The node stays for its replica, until Longhorn is told to move it.
+func (w world) expires(node string) {
+	w.Helper()
+	var claims unstructured.UnstructuredList
+	claims.SetAPIVersion("karpenter.sh/v1")
+	claims.SetKind("NodeClaimList")
+	require.NoError(w, w.List(w.Context(), &claims))
+	for i := range claims.Items {
+		if name, _, _ := unstructured.NestedString(claims.Items[i].Object, "status", "nodeName"); name == node {
+			require.NoError(w, w.Delete(w.Context(), &claims.Items[i]))
+		}
+	}
+	began := time.Now()
+	w.Await("it is to go", func() bool {
+		return w.Journal.Has(node, scaling.Tainted) && w.Journal.Has(node, scaling.Deleted)
+	})
+	time.Sleep(12 * time.Second) // in which Karpenter asks for an eviction at least twice
+	require.False(w, w.Journal.Has(node, scaling.Gone))
+	require.Contains(w, w.Managers(), node)
+
+	w.SetLonghorn("Node", "node-a", `{"spec":{"allowScheduling":true}}`)
+	w.InLab("kubectl -n " + scaling.Longhorn + " apply -f ../../deploy/storage-namespace-longhorn-evict.yaml")
+	w.InLab("kubectl -n " + scaling.Longhorn + " patch maintenancepolicy longhorn --type=merge " +
+		`-p '{"spec":{"longhorn":{"evictOnRemoval":true}}}'`)
+	w.Await("it goes, too", func() bool { return w.Journal.Has(node, scaling.Gone) })
+	w.Logf("gone %s after its NodeClaim was deleted", w.Journal.When(node, scaling.Gone).Sub(began).Round(time.Millisecond))
 }
 
 // nodesOf are the ready nodes of a NodePool.
@@ -157,9 +186,4 @@ func (w world) read(node string) string {
 	bytes := w.Lab("volume", "read", "data")
 	w.Lab("volume", "detach", "data")
 	return bytes
-}
-
-func (w world) deleteVolume(name string) {
-	w.Helper()
-	require.NoError(w, w.Delete(w.Context(), scaling.LonghornObject("Volume", name)))
 }

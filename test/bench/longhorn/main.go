@@ -28,7 +28,8 @@ func main() {
 	flag.BoolVar(&b.alone, "alone", false, "lockkeeper is not installed, and Longhorn decides")
 	events := flag.Int("events", 20, "how many nodes are tainted, and how many are cordoned")
 	attaches := flag.Int("attaches", 0, "how often busy-0, busy-1, … are attached or detached, one of them a second")
-	figures.Main("longhorn", func(ctx context.Context) error { return b.run(ctx, *events, *attaches) })
+	pair := flag.String("pair", "", "only compare who may go: both nodes with a volume of two replicas, as in node-a,node-b")
+	figures.Main("longhorn", func(ctx context.Context) error { return b.run(ctx, *events, *attaches, *pair) })
 }
 
 type bench struct {
@@ -55,12 +56,13 @@ const (
 	cordons sign = "cordon" // as a drain does
 )
 
-func (b *bench) run(ctx context.Context, events, attaches int) (err error) {
+func (b *bench) run(ctx context.Context, events, attaches int, pair string) (err error) {
 	switch {
 	case events < 1:
 		return fmt.Errorf("--events %d: must be 1 or more", events)
 	case attaches < 0 || attaches%(2*busyVolumes) != 0:
-		return fmt.Errorf("--attaches %d: must be a multiple of %d, so that all are detached in the end", attaches, 2*busyVolumes)
+		return fmt.Errorf("--attaches %d: must be a multiple of %d, so that all are detached in the end", attaches,
+			2*busyVolumes)
 	case b.lab == "":
 		return fmt.Errorf("--lab is required")
 	}
@@ -70,6 +72,9 @@ func (b *bench) run(ctx context.Context, events, attaches int) (err error) {
 	defer b.api.Temporal.Close()
 	if b.view, err = startView(ctx, b.api.Kube, b.namespace); err != nil {
 		return err
+	}
+	if pair != "" {
+		return b.beside(ctx, pair)
 	}
 	for _, s := range []sign{taints, cordons} {
 		if b.alone && s == taints {
