@@ -40,6 +40,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.shuts = workflow.GetVersion(ctx, shutsForFences, workflow.DefaultVersion, 1) == 1
 	k.renews = workflow.GetVersion(ctx, renewsFences, workflow.DefaultVersion, 1) == 1
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
+	k.putsOff = workflow.GetVersion(ctx, putsOffOthers, workflow.DefaultVersion, 1) == 1
 	k.datesLooks = workflow.GetVersion(ctx, datesLooks, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
@@ -275,6 +276,9 @@ const goesOnUnwritten = "goes-on-unwritten"
 
 // waitsToHoldAnew is the change since when another way to hold Machines waits until no node is to be fenced.
 const waitsToHoldAnew = "waits-to-hold-anew"
+
+// putsOffOthers is the change since when other budgets wait for those that decide.
+const putsOffOthers = "puts-off-others"
 
 // datesLooks is the change since when a look at the budgets answers only the doubts from before it began.
 const datesLooks = "dates-looks"

@@ -53,6 +53,8 @@ type mind struct {
 	shuts bool
 	// renews: a fence that asks anew, since its node has failed again, has not been fenced by what was noted before.
 	renews bool
+	// putsOff: other budgets wait while those that decide are written step by step.
+	putsOff bool
 	// datesLooks: what a look saw of the budgets answers only the doubts from before it.
 	datesLooks bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.

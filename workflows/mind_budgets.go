@@ -199,6 +199,14 @@ func (m *mind) moveAgain(now time.Time) (at time.Time) {
 // may be dead, and then a manager on a node that is to be emptied would keep it for ever.
 const othersLast = time.Minute
 
+// putOff leaves the budgets of the other daemons, and what holds autoscalers back, to the step that follows at once on a
+// write of the budgets that decide: for those somebody waits.
+func (m *mind) putOff(p *plan) {
+	if m.putsOff && m.again && p.Budgets != nil && p.Others != nil {
+		p.Others, m.daemonsDue = nil, true
+	}
+}
+
 // concernsOthers tells whether the budgets of the other daemons may depend on these nodes' leaving. That such a daemon
 // has moved to another node is a reason of its own to update them.
 func (m *mind) concernsOthers(n activities.LeavingNodes) bool {

@@ -86,3 +86,27 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestOthersWait: what nobody waits for comes with the last of several steps.
+func TestOthersWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		m     mind
+		waits bool
+	}{
+		"the next step follows at once":       {mind{putsOff: true, again: true}, true},
+		"it is the last one":                  {mind{putsOff: true}, false},
+		"as a history from before it goes on": {mind{again: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &plan{}
+			p.Budgets, p.Others = &activities.BudgetInput{}, &activities.LeavingNodes{}
+			c.m.putOff(p)
+			require.Equal(t, c.waits, p.Others == nil)
+			require.Equal(t, c.waits, c.m.daemonsDue)
+			p = &plan{}
+			p.Others = &activities.LeavingNodes{}
+			c.m.putOff(p)
+			require.NotNil(t, p.Others, "they are all that there is to do")
+		})
+	}
+}

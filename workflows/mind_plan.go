@@ -57,6 +57,7 @@ func (m *mind) complete(now time.Time, p *plan, reports bool) {
 		p.Policy = m.policy()
 	}
 	m.planBudgets(now, p)
+	m.putOff(p)
 	m.planRelocation(p)
 	m.planHolds(now, p)
 	if p.remember {
