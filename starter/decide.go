@@ -316,8 +316,8 @@ func (c *change) budgets(before, now map[string]Budget) {
 	}
 }
 
-// counts tells whether pods are under a budget, if there is one. Longhorn makes its own, and deletes them, all the time,
-// and while ours decide they are empty: at birth, or by lockkeeper.
+// counts tells whether pods are under a budget, if there is one. Longhorn makes its own, and deletes them, all the
+// time, and while ours decide they are empty: at birth, or by lockkeeper.
 func (b Budget) counts(has bool) bool { return has && (b.Ours || !b.Empty) }
 
 // written notes who changed a budget. What lockkeeper itself wrote is found by whoever looks for another reason.

@@ -97,8 +97,8 @@ func (m *mind) specs(d budget.Decision) budget.Specs {
 // undoubted: nothing has happened since they were written that could mean that somebody changed the budgets.
 func (m *mind) undoubted() bool { return m.state.AppliedAsOf >= m.state.Doubts.Budgets }
 
-// sawBudgets takes note that the budgets need no write. What was seen of them is as of the beginning of the look: a budget
-// of somebody else that appeared during it takes another one.
+// sawBudgets takes note that the budgets need no write. What was seen of them is as of the beginning of the look: a
+// budget of somebody else that appeared during it takes another one.
 func (m *mind) sawBudgets() {
 	asOf := m.state.Doubts.Last
 	if m.datesLooks && !m.undoubted() && m.lookAsOf < m.state.Doubts.Budgets {
@@ -199,8 +199,8 @@ func (m *mind) moveAgain(now time.Time) (at time.Time) {
 // may be dead, and then a manager on a node that is to be emptied would keep it for ever.
 const othersLast = time.Minute
 
-// putOff leaves the budgets of the other daemons, and what holds autoscalers back, to the step that follows at once on a
-// write of the budgets that decide: for those somebody waits.
+// putOff leaves the budgets of the other daemons, and what holds autoscalers back, to the step that follows at once on
+// a write of the budgets that decide: for those somebody waits.
 func (m *mind) putOff(p *plan) {
 	if m.putsOff && m.again && p.Budgets != nil && p.Others != nil {
 		p.Others, m.daemonsDue = nil, true

@@ -105,7 +105,7 @@ func (w world) expires(node string) {
 	w.InLab("kubectl -n " + scaling.Longhorn + " patch maintenancepolicy longhorn --type=merge " +
 		`-p '{"spec":{"longhorn":{"evictOnRemoval":true}}}'`)
 	w.Await("it goes, too", func() bool { return w.Journal.Has(node, scaling.Gone) })
-	w.Logf("gone %s after its NodeClaim was deleted", w.Journal.When(node, scaling.Gone).Sub(began).Round(time.Millisecond))
+	w.Logf("gone %s after its NodeClaim was deleted", w.Journal.When(node, scaling.Gone).Sub(began))
 }
 
 // nodesOf are the ready nodes of a NodePool.

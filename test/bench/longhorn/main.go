@@ -28,7 +28,7 @@ func main() {
 	flag.BoolVar(&b.alone, "alone", false, "lockkeeper is not installed, and Longhorn decides")
 	events := flag.Int("events", 20, "how many nodes are tainted, and how many are cordoned")
 	attaches := flag.Int("attaches", 0, "how often busy-0, busy-1, … are attached or detached, one of them a second")
-	pair := flag.String("pair", "", "only compare who may go: both nodes with a volume of two replicas, as in node-a,node-b")
+	pair := flag.String("pair", "", "only compare who may go: the nodes of a volume of two replicas, as in node-a,node-b")
 	figures.Main("longhorn", func(ctx context.Context) error { return b.run(ctx, *events, *attaches, *pair) })
 }
 
