@@ -36,7 +36,6 @@ func (w *world) emptiesByItself() {
 	}
 	w.Lab("volume", "attach", "data", "node-a")
 	w.Lab("volume", "detach", "data")
-	w.replaceManager("node-c")
 	w.await("all are empty again", settled)
 	asked, wrong := h.stop()
 	require.Greater(w, asked, 100)
