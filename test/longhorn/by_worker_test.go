@@ -37,8 +37,8 @@ func (w *world) emptiesByItself() {
 	w.Lab("volume", "attach", "data", "node-a")
 	w.Lab("volume", "detach", "data")
 	w.await("all are empty again", settled)
-	asked, wrong := h.stop()
-	require.Greater(w, asked, 100)
+	asked, wrong := h.stop() // few: of a quiet budget the API server says to ask again after ten seconds, and clients do
+	require.Positive(w, asked)
 	for _, answer := range wrong {
 		require.Contains(w, answer, "more than one PodDisruptionBudget")
 	}

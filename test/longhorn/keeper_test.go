@@ -130,6 +130,7 @@ func (w *world) drainsWithVolume() {
 	w.await("the drain is done", func() bool {
 		return strings.Contains(w.lockkeeper("status", "node-c"), "Done")
 	})
+	w.awaitAllRun() // without an instance manager there the volume is attached, and not healthy
 	w.Lab("volume", "attach", "data", "node-a")
 	w.Lab("load", "start", "--volume", "data")
 	time.Sleep(time.Second)
