@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -62,7 +61,6 @@ func (r *Reader) Objects(ctx context.Context) (objects Objects, err error) {
 	if err := r.client.List(ctx, &pods, client.InNamespace(r.namespace), client.HasLabels{componentLabel}); err != nil {
 		return objects, fmt.Errorf("pods in %s: %w", r.namespace, err)
 	}
-	together, all := errgroup.WithContext(ctx)
 	for _, list := range []struct {
 		kind string
 		into *[]unstructured.Unstructured
@@ -72,13 +70,9 @@ func (r *Reader) Objects(ctx context.Context) (objects Objects, err error) {
 		{"Volume", &objects.Volumes},
 		{"InstanceManager", &objects.Managers},
 	} {
-		together.Go(func() (err error) {
-			*list.into, err = r.list(all, list.kind)
-			return err
-		})
-	}
-	if err := together.Wait(); err != nil {
-		return objects, err
+		if *list.into, err = r.list(ctx, list.kind); err != nil {
+			return objects, err
+		}
 	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
