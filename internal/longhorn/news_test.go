@@ -31,6 +31,11 @@ func (w *world) detach(name, node string) *world {
 // TestWaits: what only changes who uses which volume can wait, unless somebody must stay who could go until then.
 func TestWaits(t *testing.T) {
 	used := func() *world { return newWorld("a", "b", "c").volume("v", "a", "b").volume("w", "b", "c") }
+	keptBy := func(node string) *world {
+		return newWorld("a", "b", "c").volume("v", "a", "b").with(func(w *world) {
+			w.Kept, w.EvictOnRemoval = []string{node}, true
+		})
+	}
 	attached := func() *world { return used().attach("v", "a").attach("w", "c") }
 	for name, c := range map[string]struct {
 		before, now *world
@@ -48,8 +53,9 @@ func TestWaits(t *testing.T) {
 		"a node is cordoned": {attached(), attached().cordon("a"), false},
 		"it is free":         {attached().cordon("a"), attached().cordon("a").detach("v", "a"), false},
 		"it is uncordoned":   {attached().cordon("a"), attached(), false},
-		"a volume is made":   {used(), used().volume("x", "a"), false},
-		"a node is new":      {attached(), attached().with(func(w *world) { *w = *addNode(w, "d") }), false},
+		"another one keeps it, from which no autoscaler is held back": {keptBy("a"), keptBy("b"), false},
+		"a volume is made": {used(), used().volume("x", "a"), false},
+		"a node is new":    {attached(), attached().with(func(w *world) { *w = *addNode(w, "d") }), false},
 		"its instance manager stops": {
 			used(), used().with(func(w *world) { w.manager("a").State = "error" }), false,
 		},
