@@ -159,13 +159,13 @@ func (s *surveyed) letGo() {
 			continue
 		}
 		if free {
-			n.open(UserAllows)
+			n.open(UserAllows, "")
 			continue
 		}
 		if !s.mayGo(n, goes) {
 			continue
 		}
-		n.open(NothingToLose)
+		n.open(s.nothingLost(n))
 		for _, v := range n.volumes {
 			goes[v] = n
 		}
@@ -188,6 +188,16 @@ func (s *surveyed) mayGo(n *node, goes map[*volume]*node) bool {
 		}
 	}
 	return true
+}
+
+// nothingLost is why a node may go: all that is on it is elsewhere, too, or the policy lets it go with what is stopped.
+func (s *surveyed) nothingLost(n *node) (why Reason, subject string) {
+	for _, v := range n.volumes {
+		if !v.keptBeside(n) {
+			return ReplicaStopped, v.name
+		}
+	}
+	return NothingToLose, ""
 }
 
 // keptBeside tells whether a node other than n keeps a healthy replica.

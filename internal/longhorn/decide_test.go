@@ -165,11 +165,15 @@ func TestDecide(t *testing.T) {
 		},
 		"allow-if-replica-is-stopped: a drain": {
 			abc().volume("v", "a").with(policy(longhorn.AllowIfReplicaIsStopped)).cordon("a"),
-			"a:Open/NothingToLose b:Spare/NothingToLose c:Spare/NothingToLose",
+			"a:Open/ReplicaStopped b:Spare/NothingToLose c:Spare/NothingToLose",
 		},
 		"allow-if-replica-is-stopped: a removal would take the data": {
 			abc().volume("v", "a").with(policy(longhorn.AllowIfReplicaIsStopped)).taint("a"),
 			"a:Kept/LastReplica b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
+		"allow-if-replica-is-stopped: so would one of which Longhorn is not to know": {
+			abc().volume("v", "a").with(off).with(policy(longhorn.AllowIfReplicaIsStopped)).cordon("a").taint("a"),
+			"a:Kept/LastReplica b:Kept/AutoscalerOff c:Kept/AutoscalerOff",
 		},
 		"always-allow is the user's word": {
 			abc().volume("v", "a").with(policy(longhorn.AlwaysAllow)).cordon("a"),

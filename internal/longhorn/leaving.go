@@ -20,11 +20,19 @@ func (w World) leaving(n Node) Leaving {
 	if n.Cordoned && !n.Deleting && !w.Settings.ClusterAutoscaler {
 		return Cordoned // which says more than a taint that Longhorn is not to know
 	}
+	return n.signs().How(w.Now, w.TaintExpiry)
+}
+
+func (n Node) signs() leaving.Signs {
 	return leaving.Signs{
 		Cordoned: n.Cordoned, Deleting: n.Deleting, Tainted: n.HasRemovalTaint, Taint: n.RemovalTaint,
 		Disrupted: n.Disrupted,
-	}.How(w.Now, w.TaintExpiry)
+	}
 }
+
+// returns tells whether a node is about to leave and nobody has said that its data goes with it. That a taint is not to
+// be known while Longhorn's setting is off says who is let go, and brings no data back.
+func (w World) returns(n Node) bool { return n.signs().How(w.Now, w.TaintExpiry) == Cordoned }
 
 // opens tells whether a node may be let go because it is leaving in this way. Longhorn itself knows cordoned nodes
 // only: the taints count for as long as its setting for autoscalers is on.
@@ -39,14 +47,14 @@ func (s Settings) opens(l Leaving) bool {
 	}
 }
 
-// counts tells whether a replica matters to a node that leaves in this way. Where the policy allows it, a drain does
-// not wait for replicas without a process; a node that is removed takes them with it, and so does one that stays and
+// counts tells whether a replica matters to its node. Where the policy allows it, a drain does not wait for replicas
+// without a process if the node returns; a node that is removed takes them with it, and so does one that stays and
 // could be chosen for removal.
-func (s Settings) counts(r Replica, l Leaving) bool {
+func (s Settings) counts(r Replica, returns bool) bool {
 	if !r.used() {
 		return false
 	}
-	return s.DrainPolicy != AllowIfReplicaIsStopped || l != Cordoned || r.Desired != Stopped || r.Current != Stopped
+	return s.DrainPolicy != AllowIfReplicaIsStopped || !returns || r.Desired != Stopped || r.Current != Stopped
 }
 
 func (p DrainPolicy) known() bool {

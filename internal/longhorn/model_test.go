@@ -71,7 +71,8 @@ func data(r longhorn.Replica) bool { return r.Healthy || r.Failed }
 // excused tells whether the policy says that a drain need not think of the replica.
 func (m model) excused(r longhorn.Replica) bool {
 	n, exists := m.find(r.Node)
-	return m.Settings.DrainPolicy == longhorn.AllowIfReplicaIsStopped && exists && n.Cordoned && !m.removed(n) &&
+	lost := n.Deleting || n.Disrupted || m.tainted(n) // with the node, whether Longhorn is to know of that or not
+	return m.Settings.DrainPolicy == longhorn.AllowIfReplicaIsStopped && exists && n.Cordoned && !lost &&
 		r.Desired == "stopped" && r.Current == "stopped"
 }
 
@@ -371,6 +372,7 @@ func drawn(t *rapid.T) *world {
 	w := newWorld(names...)
 	for _, n := range names {
 		setNode(w, n, rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2, 3, 4}).Draw(t, "node"))
+		w.node(n).Cordoned = w.node(n).Cordoned || rapid.IntRange(0, 9).Draw(t, "cordoned") == 0
 		w.node(n).Disrupted = rapid.IntRange(0, 9).Draw(t, "disrupted") == 0
 		w.node(n).Deleting = rapid.IntRange(0, 9).Draw(t, "deleting") == 0
 		if rapid.IntRange(0, 9).Draw(t, "helper") == 0 {

@@ -40,6 +40,9 @@ const (
 const (
 	// NothingToLose: all that is on the node is elsewhere, too, or empty.
 	NothingToLose Reason = "NothingToLose"
+	// ReplicaStopped: the drain policy lets a node that is drained, and not removed, go with a last replica in which no
+	// process runs. The volume cannot be used until the node is back.
+	ReplicaStopped Reason = "ReplicaStopped"
 	// UserAllows: the drain policy always-allow.
 	UserAllows Reason = "UserAllows"
 	// NoEngine: the instance manager is for engines alone, and has none.
@@ -81,6 +84,9 @@ func (r Reason) Sentence(subject string) string {
 		return fmt.Sprintf("pod %s runs here and must not be removed with the node", subject)
 	case NothingToLose:
 		return "every volume on it has a healthy replica on a node that stays"
+	case ReplicaStopped:
+		return fmt.Sprintf("volume %s is detached and cannot be used until the node is back, and Longhorn's setting "+
+			"node-drain-policy is %s", subject, AllowIfReplicaIsStopped)
 	case UserAllows:
 		return fmt.Sprintf("Longhorn's setting node-drain-policy is %s: volumes may lose their last replica", AlwaysAllow)
 	case NoEngine:

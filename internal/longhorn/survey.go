@@ -20,9 +20,9 @@ type node struct {
 	leaving Leaving
 	turn    int // among those that are leaving: the lowest first
 	helpers []string
-	// serves tells whether its replicas could be used now.
-	serves bool
-	pinned bool
+	// serves tells whether its replicas could be used now, returns whether it leaves with all its data, to come back.
+	serves, returns bool
+	pinned          bool
 	// engine, replica, inUse are examples: of an engine that runs on it, of a replica of any kind on it, of an attached
 	// volume that writes to a replica on it.
 	engine, replica, inUse string
@@ -66,7 +66,7 @@ func (n *node) keep(why Reason, subject string) {
 	}
 }
 
-func (n *node) open(why Reason) { n.state, n.reason, n.subject = Open, why, "" }
+func (n *node) open(why Reason, subject string) { n.state, n.reason, n.subject = Open, why, subject }
 
 // survey resolves what refers to what.
 func survey(w World) *surveyed {
@@ -74,6 +74,7 @@ func survey(w World) *surveyed {
 	for _, n := range w.Nodes {
 		found := s.node(n.Name)
 		found.leaving, found.serves, found.helpers, found.pinned = w.leaving(n), n.Ready, n.Helpers, n.Pinned
+		found.returns = w.returns(n)
 	}
 	for i, name := range slices.Backward(w.Going) {
 		if n := s.byName[name]; n != nil {
@@ -183,7 +184,7 @@ func (s *surveyed) addReplicas(running map[string]bool) {
 			continue
 		}
 		serves := n.leaving == NotLeaving && n.serves && running[r.Node]
-		v.add(n, r, s.world.Settings.counts(r, n.leaving), serves)
+		v.add(n, r, s.world.Settings.counts(r, n.returns), serves)
 	}
 	for _, v := range s.volumes {
 		if v.moves = v.moves && len(v.keepers) == 0; len(v.keepers) == 0 {
