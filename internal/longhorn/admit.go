@@ -89,7 +89,7 @@ type Turns struct {
 
 // DecideInTurn decides for a world in which jobs empty nodes and others wait.
 func DecideInTurn(w World, t Turns) (Decision, []Admission) {
-	w.Away = w.notBack(t)
+	w.Away, w.Went = w.notBack(t), t.Went
 	admissions := Admit(w, t.Held, t.Asked)
 	w = w.cordoned(t.Held)
 	named := slices.Concat(t.Held, t.First, t.Asked)

@@ -2,6 +2,7 @@ package longhorn_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,33 @@ func TestAdmit(t *testing.T) {
 				w.manager("b").State, w.node("b").Ready = "stopped", false
 			}), longhorn.Turns{}, "", "a",
 		},
+		"nobody goes who is away himself, and comes back before another one": {
+			newWorld("a", "b", "c", "d").volume("v", "a", "c", "d").cordon("d").with(func(w *world) {
+				w.manager("c").State, w.manager("d").State = "stopped", "its pod is not ready"
+			}), longhorn.Turns{First: []string{"d"}}, "", "",
+		},
+		"nor do two that come back, both cordoned": {
+			abc().volume("v", "a", "b", "c").cordon("b").cordon("c").with(func(w *world) {
+				w.manager("b").State, w.manager("c").State = "starting", "starting"
+			}), longhorn.Turns{}, "", "",
+		},
+		"of those the one begins of which nothing is left to evict": {
+			abc().volume("v", "a", "b", "c").cordon("b").cordon("c").with(func(w *world) {
+				w.manager("b").State, w.manager("c").State, w.manager("c").Ended = "starting", "stopped", true
+			}), longhorn.Turns{}, "", "c",
+		},
+		"of two dead machines the first": {
+			abc().volume("v", "a", "b", "c").cordon("b").cordon("c").with(func(w *world) {
+				w.manager("b").State, w.node("b").Ready = "unknown", false
+				w.manager("c").State, w.node("c").Ready = "unknown", false
+			}), longhorn.Turns{}, "", "b",
+		},
+		"but not beside one that went in its turn": {
+			abc().volume("v", "a", "b", "c").volume("w", "c").cordon("b").cordon("c").with(func(w *world) {
+				w.manager("b").State, w.node("b").Ready = "unknown", false
+				w.manager("c").State = "stopped"
+			}), longhorn.Turns{Went: []string{"c"}}, "", "",
+		},
 		"who had its turn comes last": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b"), longhorn.Turns{Last: []string{"a"}}, "", "b",
 		},
@@ -137,6 +165,44 @@ func open(d longhorn.Decision) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestNobodyGoesBesideOneThatIsAway: whoever is open, and has an instance manager that can be evicted, shares no volume
+// with another one that went and is not back.
+func TestNobodyGoesBesideOneThatIsAway(t *testing.T) {
+	nodes := []string{"a", "b", "c", "d", "e"}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(nodes...)
+		copies := map[string][]string{}
+		for _, v := range []string{"u", "v", "w"} {
+			copies[v] = rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 0, 4, rapid.ID).Draw(t, "copies of "+v)
+			w.volume(v, copies[v]...)
+		}
+		away := map[string]bool{}
+		for _, n := range nodes {
+			if rapid.IntRange(0, 2).Draw(t, n+" is cordoned") == 0 {
+				w.cordon(n)
+			}
+			w.node(n).Ready = rapid.IntRange(0, 5).Draw(t, n+" is dead") > 0
+			m := w.manager(n)
+			m.State = rapid.SampledFrom([]string{longhorn.Running, longhorn.Running, "stopped"}).Draw(t, n)
+			m.Ended = m.State == "stopped" && rapid.Bool().Draw(t, n+" has no pod")
+			away[n] = m.State == "stopped" && (w.node(n).Ready || w.node(n).Cordoned)
+		}
+		d, _ := longhorn.DecideInTurn(w.World, longhorn.Turns{})
+		for _, n := range open(d) {
+			if w.manager(n).Ended || !w.node(n).Ready {
+				continue
+			}
+			for v, on := range copies {
+				for _, other := range on {
+					if slices.Contains(on, n) && other != n && away[other] {
+						t.Fatalf("%s is open, and %s is not back, and has %s, too", n, other, v)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestAdmittedTogether: those that are admitted share no volume, and each volume on them has a healthy replica on a

@@ -146,11 +146,11 @@ func (s *surveyed) letGo() {
 		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.name, b.name))
 	})
 	free := s.world.Settings.DrainPolicy == AlwaysAllow
-	goes := map[*volume]*node{}
+	goes, away := map[*volume]*node{}, map[*volume][]*node{}
 	for _, name := range s.world.Away {
 		if n := s.byName[name]; n != nil {
 			for _, v := range n.volumes {
-				goes[v] = n
+				away[v] = append(away[v], n)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (s *surveyed) letGo() {
 			n.open(UserAllows, "")
 			continue
 		}
-		if !s.mayGo(n, goes) {
+		if !s.mayGo(n, goes, away) {
 			continue
 		}
 		n.open(s.nothingLost(n))
@@ -174,9 +174,13 @@ func (s *surveyed) letGo() {
 
 // mayGo tells whether each volume on the node has a replica on another one that is kept, and none of them has one on a
 // node that goes already.
-func (s *surveyed) mayGo(n *node, goes map[*volume]*node) bool {
+func (s *surveyed) mayGo(n *node, goes map[*volume]*node, away map[*volume][]*node) bool {
 	for _, v := range n.volumes {
-		if first := goes[v]; first != nil && first != n {
+		first := goes[v]
+		if i := slices.IndexFunc(away[v], func(x *node) bool { return s.waitsFor(n, x) }); i >= 0 {
+			first = away[v][i]
+		}
+		if first != nil && first != n {
 			n.keep(SharesVolume, first.name)
 			return false
 		}
@@ -188,6 +192,13 @@ func (s *surveyed) mayGo(n *node, goes map[*volume]*node) bool {
 		}
 	}
 	return true
+}
+
+// waitsFor tells whether a node waits until another one is back. Two that are leaving and away would wait for each other
+// for ever: one that is dead, or of which nothing is left that could be evicted, takes nothing away, and begins.
+func (s *surveyed) waitsFor(n, other *node) bool {
+	begins := (n.ended || !n.serves) && other.leaving != NotLeaving && !slices.Contains(s.world.Went, other.name)
+	return n != other && !begins
 }
 
 // nothingLost is why a node may go: all that is on it is elsewhere, too, or the policy lets it go with what is stopped.

@@ -22,7 +22,9 @@ type node struct {
 	helpers []string
 	// serves tells whether its replicas could be used now, returns whether it leaves with all its data, to come back.
 	serves, returns bool
-	pinned          bool
+	// ended: nothing is left of its instance managers that could be evicted.
+	ended  bool
+	pinned bool
 	// engine, replica, inUse are examples: of an engine that runs on it, of a replica of any kind on it, of an attached
 	// volume that writes to a replica on it.
 	engine, replica, inUse string
@@ -74,7 +76,7 @@ func survey(w World) *surveyed {
 	for _, n := range w.Nodes {
 		found := s.node(n.Name)
 		found.leaving, found.serves, found.helpers, found.pinned = w.leaving(n), n.Ready, n.Helpers, n.Pinned
-		found.returns = w.returns(n)
+		found.returns, found.ended = w.returns(n), true
 	}
 	for i, name := range slices.Backward(w.Going) {
 		if n := s.byName[name]; n != nil {
@@ -137,6 +139,7 @@ func (s *surveyed) addManagers() map[string]bool {
 			continue
 		}
 		n := s.node(m.Node)
+		n.ended = n.ended && m.Ended
 		if len(m.Engines) > 0 {
 			n.engine = first(n.engine, slices.Min(m.Engines))
 		}

@@ -31,6 +31,8 @@ type Manager struct {
 	Node  string
 	Kind  Kind
 	State string
+	// Ended tells that it has no pod, or one that is about to end: nothing of it is left that could be evicted.
+	Ended bool
 	// Engines are the volumes' engines that run in it, by name.
 	Engines []string
 }
@@ -132,8 +134,8 @@ type World struct {
 	// then those that wait, in the order of their queue.
 	Going []string
 	// Away are nodes that went and are not back, whether or not they still announce that they leave. Nobody goes who
-	// shares a volume with one of them.
-	Away []string
+	// shares a volume with one of them. Went are those of them that went in a turn which is not over.
+	Away, Went []string
 	// Faults are the objects that could not be read.
 	Faults []Fault
 }

@@ -61,6 +61,7 @@ func (c *cluster) look(ctx context.Context, from *Reader, turns longhorn.Turns) 
 		if m := &s.world.Managers[i]; !s.serves(*m) && m.State == longhorn.Running {
 			m.State = stopping
 		}
+		s.world.Managers[i].Ended = s.ended(s.world.Managers[i])
 	}
 	s.decision, s.admission = longhorn.DecideInTurn(s.world, turns)
 	return s, nil
@@ -156,6 +157,13 @@ func (s sight) managers() map[string]longhornguard.Managers {
 func (s sight) serves(m longhorn.Manager) bool {
 	return m.State == longhorn.Running && slices.ContainsFunc(s.pods, func(p storageview.Pod) bool {
 		return p.Name == m.Name && p.State == storage.PodReady
+	})
+}
+
+// ended tells whether an instance manager has no pod, or one that never comes back.
+func (s sight) ended(m longhorn.Manager) bool {
+	return !slices.ContainsFunc(s.pods, func(p storageview.Pod) bool {
+		return p.Name == m.Name && p.State != storage.PodTerminating
 	})
 }
 
