@@ -194,8 +194,8 @@ func (s *surveyed) mayGo(n *node, goes map[*volume]*node, away map[*volume][]*no
 	return true
 }
 
-// waitsFor tells whether a node waits until another one is back. Two that are leaving and away would wait for each other
-// for ever: one that is dead, or of which nothing is left that could be evicted, takes nothing away, and begins.
+// waitsFor tells whether a node waits until another one is back. Two that are leaving and away would wait for each
+// other for ever: one that is dead, or of which nothing is left that could be evicted, takes nothing away, and begins.
 func (s *surveyed) waitsFor(n, other *node) bool {
 	begins := (n.ended || !n.serves) && other.leaving != NotLeaving && !slices.Contains(s.world.Went, other.name)
 	return n != other && !begins
