@@ -66,12 +66,12 @@ func (c *Cluster) ApplyBudgets(ctx context.Context, in activities.BudgetInput) (
 	if err != nil {
 		return activities.BudgetResult{}, err
 	}
+	if KindOf(p) == storage.Longhorn {
+		return c.applyLonghorn(ctx, p, in)
+	}
 	list, err := c.typed.PolicyV1().PodDisruptionBudgets(key.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return activities.BudgetResult{}, err
-	}
-	if KindOf(p) == storage.Longhorn {
-		return c.applyLonghorn(ctx, p, list.Items, in)
 	}
 	return c.applyAll(ctx, p, list.Items, in)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,34 +70,56 @@ func ofLonghorn(mine []policyv1.PodDisruptionBudget) bool {
 // oneWriter tells whether the API server empties Longhorn's budgets of a namespace. Where it knows no such policies, or
 // nobody may read them, it does not.
 func (c *Cluster) oneWriter(ctx context.Context, namespace string) (bool, error) {
-	for kind, name := range map[string]string{
-		"MutatingAdmissionPolicy":        OneWriter,
-		"MutatingAdmissionPolicyBinding": OneWriter + "-" + namespace,
+	var is [2]bool
+	together, ctx := errgroup.WithContext(ctx)
+	for i, o := range []struct{ kind, name string }{
+		{"MutatingAdmissionPolicy", OneWriter}, {"MutatingAdmissionPolicyBinding", OneWriter + "-" + namespace},
 	} {
-		o := &metav1.PartialObjectMetadata{}
-		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		err := c.api.Get(ctx, client.ObjectKey{Name: name}, o)
-		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			return false, nil
-		case err != nil:
-			return false, fmt.Errorf("%s %s: %w", kind, name, err)
-		case o.DeletionTimestamp != nil:
-			return false, nil
-		}
+		together.Go(func() (err error) {
+			is[i], err = c.admits(ctx, o.kind, o.name)
+			return err
+		})
 	}
-	return true, nil
+	err := together.Wait()
+	return is[0] && is[1] && err == nil, err
+}
+
+// admits tells whether an object of an admission policy is there.
+func (c *Cluster) admits(ctx context.Context, kind, name string) (bool, error) {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+	err := c.api.Get(ctx, client.ObjectKey{Name: name}, o)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	return o.DeletionTimestamp == nil, nil
 }
 
 // applyLonghorn writes the budgets over instance managers while Longhorn's own are emptied. Ours are there before one
 // of Longhorn's goes that is not empty: under two budgets a pod is refused, under none it would go.
 func (c *Cluster) applyLonghorn(
-	ctx context.Context, p *v1alpha1.MaintenancePolicy, all []policyv1.PodDisruptionBudget, in activities.BudgetInput,
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, in activities.BudgetInput,
 ) (out activities.BudgetResult, err error) {
-	is, err := c.oneWriter(ctx, p.Namespace)
-	if err != nil {
+	var (
+		is   bool
+		list *policyv1.PodDisruptionBudgetList
+	)
+	together, both := errgroup.WithContext(ctx)
+	together.Go(func() (err error) {
+		is, err = c.oneWriter(both, p.Namespace)
+		return err
+	})
+	together.Go(func() (err error) {
+		list, err = c.typed.PolicyV1().PodDisruptionBudgets(p.Namespace).List(both, metav1.ListOptions{})
+		return err
+	})
+	if err := together.Wait(); err != nil {
 		return out, err
 	}
+	all := list.Items
 	if !is && !emptiedByWorker(p) {
 		return c.leaveToLonghorn(ctx, p, all, in)
 	}

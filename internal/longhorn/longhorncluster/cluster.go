@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,14 +99,18 @@ func nodeOf(p *storageview.Pod) string { return p.Labels[kube.LonghornNode] }
 
 // Observe implements activities.StorageCluster.
 func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.Seen, error) {
-	id, err := c.kube.NamespaceUID(ctx, c.policy.Namespace)
-	if err != nil {
-		return activities.Seen{}, err
-	}
-	out := activities.Seen{Kind: storage.Longhorn, ID: id}
+	out := activities.Seen{Kind: storage.Longhorn}
+	var (
+		together sync.WaitGroup
+		unnamed  error
+	)
+	together.Go(func() { out.ID, unnamed = c.kube.NamespaceUID(ctx, c.policy.Namespace) })
 	s, err := c.look(ctx, c.reader, longhorn.Turns{
 		Held: in.Held, First: in.Domains, Asked: in.Nodes, Last: in.Last, Went: in.Went, Over: in.Over,
 	})
+	if together.Wait(); unnamed != nil {
+		return activities.Seen{}, unnamed
+	}
 	if errors.Is(err, ErrNotInstalled) {
 		out.View = storage.View{At: time.Now(), Unavailable: err.Error()}
 		return out, nil

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,6 +62,7 @@ func (r *Reader) Objects(ctx context.Context) (objects Objects, err error) {
 	if err := r.client.List(ctx, &pods, client.InNamespace(r.namespace), client.HasLabels{componentLabel}); err != nil {
 		return objects, fmt.Errorf("pods in %s: %w", r.namespace, err)
 	}
+	together, all := errgroup.WithContext(ctx)
 	for _, list := range []struct {
 		kind string
 		into *[]unstructured.Unstructured
@@ -70,9 +72,13 @@ func (r *Reader) Objects(ctx context.Context) (objects Objects, err error) {
 		{"Volume", &objects.Volumes},
 		{"InstanceManager", &objects.Managers},
 	} {
-		if *list.into, err = r.list(ctx, list.kind); err != nil {
-			return objects, err
-		}
+		together.Go(func() (err error) {
+			*list.into, err = r.list(all, list.kind)
+			return err
+		})
+	}
+	if err := together.Wait(); err != nil {
+		return objects, err
 	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
