@@ -42,6 +42,7 @@ func Keeper(ctx workflow.Context, in KeeperInput) (KeeperResult, error) {
 	k.goesOn = workflow.GetVersion(ctx, goesOnUnwritten, workflow.DefaultVersion, 1) == 1
 	k.putsOff = workflow.GetVersion(ctx, putsOffOthers, workflow.DefaultVersion, 1) == 1
 	k.datesLooks = workflow.GetVersion(ctx, datesLooks, workflow.DefaultVersion, 1) == 1
+	k.doubtsMoves = workflow.GetVersion(ctx, doubtsMoves, workflow.DefaultVersion, 1) == 1
 	// Before anybody is answered: a claim that has come already is taken in as soon as there is a handler for it, and
 	// would be overwritten.
 	if in.State != nil {
@@ -282,6 +283,10 @@ const putsOffOthers = "puts-off-others"
 
 // datesLooks is the change since when a look at the budgets answers only the doubts from before it began.
 const datesLooks = "dates-looks"
+
+// doubtsMoves is the change since when data may have been moved though the answer about a plan says that it was not: an
+// attempt that was given up may have gone on.
+const doubtsMoves = "doubts-moves"
 
 // mustLookOnceMore tells whether anything happened while the keeper looked. Then it is taken in, and the look is taken
 // again, so that one decision is for all of it; but not twice in a row, since something may happen all the time.

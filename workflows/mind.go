@@ -57,6 +57,8 @@ type mind struct {
 	putsOff bool
 	// datesLooks: what a look saw of the budgets answers only the doubts from before it.
 	datesLooks bool
+	// doubtsMoves: an attempt of which nobody hears may have moved data.
+	doubtsMoves bool
 	// bare are the Machines that had no hold at the last look, or whose hold this keeper has meant to take away since.
 	// nil: not known, so that nobody is blamed for the lack of one.
 	bare []string

@@ -59,6 +59,24 @@ func TestRelocation(t *testing.T) {
 	assert.Nil(t, planned().Relocate, "nobody knows, and what was said stays")
 }
 
+// TestAnAttemptOfWhichNobodyHears: an answer that says that no data was moved is that of the last attempt. One that was
+// given up may have gone on, so all is said once more.
+func TestAnAttemptOfWhichNobodyHears(t *testing.T) {
+	m := &mind{doubtsMoves: true, relocated: []storage.Relocation{}}
+	m.observed.Settings.ManagePodBudgets = true
+	m.state.Applied, m.state.Decision = &budget.Decision{}, budget.Decision{}
+	m.verdict.Relocate = []storage.Relocation{{Node: "a"}}
+	p := &plan{}
+	m.planRelocation(p)
+	require.NotNil(t, p.Relocate)
+	require.NoError(t, m.took(time.Unix(1_800_000_000, 0), p, activities.CarryResult{}))
+	m.verdict.Relocate = []storage.Relocation{}
+	p = &plan{}
+	m.planRelocation(p)
+	require.NotNil(t, p.Relocate, "what may have been done is taken back")
+	assert.Empty(t, p.Relocate.Nodes)
+}
+
 // TestALookAnswersWhatIsOlder: what was seen of the budgets says nothing about a doubt that came during the look, which
 // takes another one.
 func TestALookAnswersWhatIsOlder(t *testing.T) {

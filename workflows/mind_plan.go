@@ -124,6 +124,9 @@ func (m *mind) tookReports(p *plan, r activities.CarryResult) {
 // took takes in what became of a plan.
 func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 	m.tookOthers(now, r.Others)
+	if m.doubtsMoves && p.Relocate != nil {
+		m.relocated = nil
+	}
 	if err := r.Remembered.Err(); err != nil {
 		m.daemonsDue = m.daemonsDue || p.Others != nil
 		return err
