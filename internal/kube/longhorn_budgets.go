@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
@@ -147,23 +148,47 @@ func emptiedByWorker(p *v1alpha1.MaintenancePolicy) bool {
 const emptiedBy = "lockkeeper.io/emptied"
 
 // empty makes of budgets of Longhorn's what the admission policy would have made of them at birth: they select no pod,
-// and ask for none. Longhorn, which finds them by their labels, leaves them as they are.
-func (c *Cluster) empty(
-	ctx context.Context, all []policyv1.PodDisruptionBudget, which func(*policyv1.PodDisruptionBudget) bool,
-) error {
-	for i := range all {
-		b := &all[i]
-		if !which(b) {
-			continue
-		}
-		patch, err := json.Marshal(emptying(b))
-		if err != nil {
+// and ask for none. Longhorn, which finds them by their labels, leaves them as they are. One that has changed since it
+// was read is read again: that it is full for a moment longer is no reason to close ours.
+func (c *Cluster) empty(ctx context.Context, all []policyv1.PodDisruptionBudget, which chosen) error {
+	return each(all, which, func(b *policyv1.PodDisruptionBudget) error {
+		budgets := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace)
+		err := retry.OnError(retry.DefaultRetry, apierrors.IsInvalid, func() error {
+			if !which(b) {
+				return nil
+			}
+			patch, err := json.Marshal(emptying(b))
+			if err != nil {
+				return err
+			}
+			_, err = budgets.Patch(ctx, b.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldOwner})
+			if !apierrors.IsInvalid(err) {
+				return err
+			}
+			now, notRead := budgets.Get(ctx, b.Name, metav1.GetOptions{})
+			if notRead != nil {
+				return notRead
+			}
+			b = now
 			return err
-		}
-		_, err = c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.JSONPatchType, patch,
-			metav1.PatchOptions{FieldManager: FieldOwner})
+		})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("empty budget %s of Longhorn: %w", b.Name, err)
+		}
+		return nil
+	})
+}
+
+// chosen tells which budgets are meant.
+type chosen func(*policyv1.PodDisruptionBudget) bool
+
+func each(all []policyv1.PodDisruptionBudget, which chosen, do func(*policyv1.PodDisruptionBudget) error) error {
+	for i := range all {
+		if !which(&all[i]) {
+			continue
+		}
+		if err := do(&all[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -214,21 +239,15 @@ func (c *Cluster) leaveToLonghorn(
 }
 
 // drop deletes budgets of Longhorn's, which it makes anew.
-func (c *Cluster) drop(
-	ctx context.Context, all []policyv1.PodDisruptionBudget, which func(*policyv1.PodDisruptionBudget) bool,
-) error {
-	for i := range all {
-		b := &all[i]
-		if !which(b) {
-			continue
-		}
+func (c *Cluster) drop(ctx context.Context, all []policyv1.PodDisruptionBudget, which chosen) error {
+	return each(all, which, func(b *policyv1.PodDisruptionBudget) error {
 		err := c.typed.PolicyV1().PodDisruptionBudgets(b.Namespace).Delete(ctx, b.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &b.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("budget %s of Longhorn, which makes it anew: %w", b.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Errors of the way back.

@@ -3,11 +3,13 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn/longhorncluster"
@@ -109,23 +112,70 @@ func TestAHoldThatComesLateHoldsNobodyBack(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 	require.False(t, isHeld())
 
-	busy, times := rest.CopyConfig(config), 0
+	times := 0
+	require.NoError(t, hold(disturbed(t, func(string) {
+		if times++; times <= 2 {
+			require.NoError(t, server.Patch(t.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}}}`, times))))
+		}
+	}), node.Name))
+	require.Equal(t, 3, times)
+	require.True(t, isHeld())
+}
+
+// TestABudgetThatChangesIsEmptied: where nobody empties Longhorn's budgets at birth lockkeeper does. One that Longhorn
+// or a person changes in that moment is read again, and ours stay as they are meanwhile.
+func TestABudgetThatChangesIsEmptied(t *testing.T) {
+	const ns = "longhorn-emptied"
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	made := policy(t, "longhorn", `{longhorn: {budgetsEmptiedBy: Worker}}`)
+	made.SetNamespace(ns)
+	create(t, made)
+	theirs := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "instance-manager-a"},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{kube.LonghornComponent: kube.InstanceManager, kube.LonghornNode: "node-a"},
+		}},
+	}
+	create(t, theirs)
+	times := 0
+	cluster := disturbed(t, func(path string) {
+		if !strings.HasSuffix(path, "/poddisruptionbudgets/"+theirs.Name) {
+			return
+		}
+		if times++; times <= 2 {
+			require.NoError(t, server.Patch(t.Context(), theirs.DeepCopy(), client.RawPatch(types.MergePatchType,
+				fmt.Appendf(nil, `{"spec":{"minAvailable":%d}}`, times))))
+		}
+	})
+	closed := budget.Spec{MinAvailable: budget.Everything}
+	r, err := cluster.ApplyBudgets(t.Context(), activities.BudgetInput{
+		Cluster: storage.ClusterKey{Namespace: ns, Name: "longhorn"},
+		Specs:   budget.Specs{Daemons: closed, Unproved: &closed},
+	})
+	require.NoError(t, err)
+	require.Empty(t, r.Conflict)
+	require.Equal(t, 3, times)
+	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	require.True(t, kube.SelectsNothing(theirs))
+	require.Zero(t, theirs.Spec.MinAvailable.IntValue())
+}
+
+// disturbed is a cluster in which something happens before each object is patched.
+func disturbed(t *testing.T, before func(path string)) *kube.Cluster {
+	t.Helper()
+	busy := rest.CopyConfig(config)
 	busy.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPatch && times < 2 {
-				times++
-				touched := node.DeepCopy()
-				require.NoError(t, server.Patch(r.Context(), touched, client.RawPatch(types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}}}`, times))))
+			if r.Method == http.MethodPatch {
+				before(r.URL.Path)
 			}
 			return rt.RoundTrip(r)
 		})
 	})
-	disturbed, err := kube.New(busy)
+	c, err := kube.New(busy)
 	require.NoError(t, err)
-	require.NoError(t, hold(disturbed, node.Name))
-	require.Equal(t, 2, times)
-	require.True(t, isHeld())
+	return c
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
