@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -50,23 +51,25 @@ const attemptTimeout = 10 * time.Second
 func (f *faulty) InterceptWorkflow(
 	_ workflow.Context, next interceptor.WorkflowInboundInterceptor,
 ) interceptor.WorkflowInboundInterceptor {
-	p := &patientInbound{}
+	p := &patientInbound{scene: f.scene}
 	p.Next = next
 	return p
 }
 
 type patientInbound struct {
 	interceptor.WorkflowInboundInterceptorBase
+	scene *scene
 }
 
 func (p *patientInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
-	o := &patient{}
+	o := &patient{scene: p.scene}
 	o.Next = out
 	return p.Next.Init(o)
 }
 
 type patient struct {
 	interceptor.WorkflowOutboundInterceptorBase
+	scene *scene
 }
 
 func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
@@ -82,7 +85,63 @@ func (p *patient) ExecuteActivity(ctx workflow.Context, name string, args ...any
 		unlimited.MaximumAttempts = 1_000_000
 		o.RetryPolicy = &unlimited
 	}
-	return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
+	if !o.WaitForCancellation || ctx.Err() != nil {
+		return p.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
+	}
+	// The test environment says that an activity is cancelled while it still runs. A server says so when it has ended.
+	o.ActivityID = p.scene.activityID()
+	apart, _ := workflow.NewDisconnectedContext(ctx)
+	f := p.Next.ExecuteActivity(workflow.WithActivityOptions(apart, o), name, args...)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		cancelled := func(workflow.ReceiveChannel, bool) { p.scene.cancelActivity(o.ActivityID) }
+		workflow.NewSelector(ctx).AddFuture(f, func(workflow.Future) {}).AddReceive(ctx.Done(), cancelled).Select(ctx)
+	})
+	return f
+}
+
+func (s *scene) activityID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.activities++
+	return fmt.Sprintf("waited-for-%d", s.activities)
+}
+
+// cancelActivity has the attempt that is under way hear that it is to end, and none begin any more.
+func (s *scene) cancelActivity(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancelled == nil {
+		s.cancelled = map[string]bool{}
+	}
+	s.cancelled[id] = true
+	if end := s.cancels[id]; end != nil {
+		end()
+	}
+}
+
+// cancellable is the context of an attempt, which ends when its activity is cancelled.
+func (s *scene) cancellable(ctx context.Context, id string) (context.Context, func()) {
+	ctx, end := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancels == nil {
+		s.cancels = map[string]context.CancelFunc{}
+	}
+	if s.cancels[id] = end; s.cancelled[id] {
+		end()
+	}
+	return ctx, func() {
+		end()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, id)
+	}
+}
+
+func (s *scene) isCancelled(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelled[id]
 }
 
 func (p *patient) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
@@ -97,9 +156,23 @@ type faultyActivity struct {
 }
 
 func (a *faultyActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	id := activity.GetInfo(ctx).ActivityID
+	ctx, done := a.scene.cancellable(ctx, id)
+	defer done()
+	result, err := a.attempt(ctx, in)
+	if err != nil && a.scene.isCancelled(id) {
+		return nil, temporal.NewCanceledError()
+	}
+	return result, err
+}
+
+func (a *faultyActivity) attempt(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	s, info := a.scene, activity.GetInfo(ctx)
 	if info.ActivityType.Name == "clock" {
 		return a.Next.ExecuteActivity(ctx, in)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	if s.isOver() {
 		return nil, errOver

@@ -69,6 +69,10 @@ type scene struct {
 	crashes   int       // of the worker; odd: it is down
 	deafUntil time.Time // until when Temporal hears nothing
 	dying     map[int]context.CancelFunc
+	// activities counts those whose workflow waits for their end when it cancels them; cancels ends an attempt of each.
+	activities int
+	cancels    map[string]context.CancelFunc
+	cancelled  map[string]bool
 }
 
 type childStart struct {
