@@ -91,11 +91,14 @@ func (j *Journal) add(node string, e Event) {
 }
 
 // When tells when something first happened to a node; zero: it did not.
-func (j *Journal) When(node string, e Event) time.Time {
+func (j *Journal) When(node string, e Event) time.Time { return j.After(time.Time{}, node, e) }
+
+// After tells when something first happened to a node since then; zero: it did not.
+func (j *Journal) After(since time.Time, node string, e Event) time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, entry := range j.entries {
-		if entry.node == node && entry.Event == e {
+		if entry.node == node && entry.Event == e && !entry.at.Before(since) {
 			return entry.at
 		}
 	}
