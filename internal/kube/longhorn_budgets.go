@@ -165,11 +165,15 @@ func (c *Cluster) empty(ctx context.Context, all []policyv1.PodDisruptionBudget,
 			if !apierrors.IsInvalid(err) {
 				return err
 			}
-			now, notRead := budgets.Get(ctx, b.Name, metav1.GetOptions{})
+			now, notRead := budgets.List(ctx, metav1.ListOptions{})
 			if notRead != nil {
 				return notRead
 			}
-			b = now
+			i := slices.IndexFunc(now.Items, func(n policyv1.PodDisruptionBudget) bool { return n.Name == b.Name })
+			if i < 0 {
+				return nil
+			}
+			b = &now.Items[i]
 			return err
 		})
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,7 @@ func TestLonghornIsInstalledLater(t *testing.T) {
 func TestAHoldThatComesLateHoldsNobodyBack(t *testing.T) {
 	const ns = "longhorn-late"
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	mayWork(t, ns)
 	made := policy(t, "longhorn", `{longhorn: {}}`)
 	made.SetNamespace(ns)
 	create(t, made)
@@ -128,6 +130,7 @@ func TestAHoldThatComesLateHoldsNobodyBack(t *testing.T) {
 func TestABudgetThatChangesIsEmptied(t *testing.T) {
 	const ns = "longhorn-emptied"
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	mayWork(t, ns)
 	made := policy(t, "longhorn", `{longhorn: {budgetsEmptiedBy: Worker}}`)
 	made.SetNamespace(ns)
 	create(t, made)
@@ -161,10 +164,19 @@ func TestABudgetThatChangesIsEmptied(t *testing.T) {
 	require.Zero(t, theirs.Spec.MinAvailable.IntValue())
 }
 
-// disturbed is a cluster in which something happens before each object is patched.
+// mayWork gives the worker its rights in a namespace of Longhorn's.
+func mayWork(t *testing.T, namespace string) {
+	t.Helper()
+	apply(t, filepath.Join(*root, "deploy", "rbac.yaml"), "")
+	for _, file := range []string{"storage-namespace.yaml", "storage-namespace-longhorn.yaml"} {
+		apply(t, filepath.Join(*root, "deploy", file), namespace)
+	}
+}
+
+// disturbed is a cluster in which something happens before each object is patched. It has the rights of the worker.
 func disturbed(t *testing.T, before func(path string)) *kube.Cluster {
 	t.Helper()
-	busy := rest.CopyConfig(config)
+	busy := asAccount(config, "lockkeeper-worker")
 	busy.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPatch {
