@@ -25,7 +25,7 @@ type ownNode struct {
 	hears          time.Time // when Longhorn acts by it
 }
 
-// own is Longhorn's object of a node. It is there as long as the node is.
+// own is Longhorn's object of a node. It is there as long as the node is, and until Longhorn has noticed that it is not.
 func (w *World) own(name string) *ownNode {
 	n := w.ownNodes[name]
 	if n == nil {
@@ -52,7 +52,7 @@ func (w *World) ownObject(name string) map[string]any {
 
 // patchOwn changes one of Longhorn's objects of nodes, as its webhook allows.
 func (w *World) patchOwn(o *unstructured.Unstructured, patch client.Patch) error {
-	if w.nodes[o.GetName()] == nil {
+	if w.nodes[o.GetName()] == nil && w.ownNodes[o.GetName()] == nil {
 		return notFound("nodes.longhorn.io", o.GetName())
 	}
 	data, err := patch.Data(o)

@@ -148,7 +148,10 @@ func (w *World) listLonghorn(l *unstructured.UnstructuredList) error {
 			})
 		}
 	case "NodeList":
-		for _, name := range sorted(w.nodes) {
+		for name := range w.nodes {
+			w.own(name)
+		}
+		for _, name := range sorted(w.ownNodes) {
 			content := w.ownObject(name)
 			add("Node", name, content)
 		}
