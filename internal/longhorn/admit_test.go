@@ -158,9 +158,13 @@ func admitted(all []longhorn.Admission) string {
 	return strings.Join(out, " ")
 }
 
-func open(d longhorn.Decision) (names []string) {
+func open(d longhorn.Decision) []string { return inState(d, longhorn.Open) }
+
+func spare(d longhorn.Decision) []string { return inState(d, longhorn.Spare) }
+
+func inState(d longhorn.Decision, s longhorn.State) (names []string) {
 	for _, n := range d.Nodes {
-		if n.State == longhorn.Open {
+		if n.State == s {
 			names = append(names, n.Node)
 		}
 	}

@@ -180,17 +180,10 @@ func (m model) share(a, b string) bool {
 // check compares a decision with the rules. exact tells whether the cover must be as small as one can be.
 func (m model) check(t require.TestingT, d longhorn.Decision, exact bool) {
 	state := map[string]longhorn.State{}
-	var open, spare []string
+	open, spare := open(d), spare(d)
 	for _, n := range d.Nodes {
 		state[n.Node] = n.State
 		require.NotEmpty(t, n.Leaving == longhorn.Gone || n.Reason != "", "%s has no reason", n.Node)
-		switch n.State {
-		case longhorn.Open:
-			open = append(open, n.Node)
-		case longhorn.Spare:
-			spare = append(spare, n.Node)
-		case longhorn.Kept:
-		}
 	}
 	covering := 0
 	for _, n := range m.Nodes {

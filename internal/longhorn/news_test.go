@@ -89,17 +89,7 @@ func TestWhatWaitsLosesNothing(t *testing.T) {
 				if next = longhorn.Decide(w.World); !d.Waits(next) {
 					d, w.Kept = next, next.Kept
 				}
-				var open, spare []string
-				for _, n := range d.Nodes {
-					switch n.State {
-					case longhorn.Open:
-						open = append(open, n.Node)
-					case longhorn.Spare:
-						spare = append(spare, n.Node)
-					case longhorn.Kept:
-					}
-				}
-				model{w.World}.checkOpen(t, d, open, spare)
+				model{w.World}.checkOpen(t, d, open(d), spare(d))
 			},
 			"cordon": func(t *rapid.T) { w.cordon(on(t)) },
 		}
