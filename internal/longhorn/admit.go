@@ -82,7 +82,7 @@ func (w World) cordoned(nodes []string) World {
 
 // Turns says in which order nodes may go: those that jobs empty, which count as leaving already, then those whose turn
 // it is, then those that wait, and last those that had their turn. Nobody goes beside one that went and is not back,
-// unless it is over: it has been away for a whole turn.
+// unless it is over: it has been away for a whole turn. Of those that are held such a one comes last of all.
 type Turns struct {
 	Held, First, Asked, Last, Went, Over []string
 }
@@ -92,8 +92,10 @@ func DecideInTurn(w World, t Turns) (Decision, []Admission) {
 	w.Away, w.Went = w.notBack(t), t.Went
 	admissions := Admit(w, t.Held, t.Asked)
 	w = w.cordoned(t.Held)
-	named := slices.Concat(t.Held, t.First, t.Asked)
-	w.Going = slices.Concat(named, w.leavingNodes(slices.Concat(named, t.Last)), t.Last)
+	late := func(name string) bool { return slices.Contains(t.Over, name) }
+	last := slices.Concat(t.Last, slices.DeleteFunc(slices.Clone(t.Held), func(n string) bool { return !late(n) }))
+	named := slices.Concat(slices.DeleteFunc(slices.Clone(t.Held), late), t.First, t.Asked)
+	w.Going = slices.Concat(named, w.leavingNodes(slices.Concat(named, last)), last)
 	return Decide(w), admissions
 }
 

@@ -86,6 +86,16 @@ func TestAdmit(t *testing.T) {
 				w.manager("b").State = "stopped"
 			}), longhorn.Turns{Went: []string{"b"}, Last: []string{"b"}, Over: []string{"b"}}, "", "a",
 		},
+		"also if its job still holds the lease": {
+			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State = "stopped"
+			}), longhorn.Turns{Held: []string{"b"}, Went: []string{"b"}, Over: []string{"b"}}, "b:ok", "a",
+		},
+		"and cannot end, since something else is on it": {
+			abc().volume("v", "a", "b", "c").volume("w", "b").cordon("a").cordon("b").with(func(w *world) {
+				w.manager("b").State = "stopped"
+			}), longhorn.Turns{Held: []string{"b"}, Went: []string{"b"}, Over: []string{"b"}}, "b:LastReplica/w", "a",
+		},
 		"which begins anew when it goes": {
 			abc().volume("v", "a", "b", "c").cordon("a").cordon("b").with(func(w *world) {
 				w.manager("b").State = "stopped"

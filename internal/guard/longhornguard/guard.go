@@ -89,9 +89,10 @@ func (Guard) Serves(in guard.Input, _ budget.Decision, c lease.Claim) bool {
 
 // Interest is whose turn it is: the holders and what is open, then the queue, and last those that had their turn.
 func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interest) {
-	holds := map[string]bool{}
+	holds, givesWay := map[string]bool{}, map[string]bool{}
 	for _, h := range in.Lease.InEffect().Holders {
 		out.Held, holds[h.Node] = append(out.Held, h.Node), true
+		givesWay[h.Node] = h.Turn > 0 // nobody empties it who would come back to it
 	}
 	waits := map[string]bool{}
 	for _, c := range claims {
@@ -109,11 +110,13 @@ func (Guard) Interest(in guard.Input, claims []lease.Claim) (out storage.Interes
 		}
 	}
 	for _, name := range out.Went {
-		switch {
+		switch a := in.Announced[name]; {
+		case holds[name] && givesWay[name] && a.Spent && a.Gone:
+			out.Over = append(out.Over, name)
 		case holds[name]: // by which it has its place
-		case in.Announced[name].Spent: // a place in the queue comes first
+		case a.Spent: // a place in the queue comes first
 			out.Last = append(out.Last, name)
-			if in.Announced[name].Gone {
+			if a.Gone {
 				out.Over = append(out.Over, name)
 			}
 		case waits[name]:

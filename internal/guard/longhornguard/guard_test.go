@@ -290,6 +290,20 @@ func TestTurnBeginsAnew(t *testing.T) {
 	require.True(t, longhornguard.Guard{}.Decide(over).Remembered.Announced["a"].Spent)
 }
 
+// TestWhoHoldsTheLeaseGivesWay: a job that only accompanies the removal of a node keeps the lease for as long as that
+// takes, and others wait for a turn. One that empties the node itself comes back to it, and others wait until then.
+func TestWhoHoldsTheLeaseGivesWay(t *testing.T) {
+	const long = 10 * time.Minute
+	for turn, over := range map[time.Duration][]string{time.Minute: {"a"}, 0: nil} {
+		held := in(stays("a"), away("a"), waits("b", "a"), gone("a", long, true))
+		held.Lease.Holders = []lease.Claim{{WorkflowID: "scale-down/a", Node: "a", Turn: turn}}
+		interest := longhornguard.Guard{}.Interest(held, nil)
+		require.Equal(t, []string{"a"}, interest.Held)
+		require.Equal(t, over, interest.Over)
+		require.Empty(t, interest.Last)
+	}
+}
+
 // TestLooksAgain: no event tells that a look would succeed which failed. Of an installation that is not there the watch
 // tells.
 func TestLooksAgain(t *testing.T) {
