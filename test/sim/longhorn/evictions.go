@@ -25,7 +25,8 @@ type ownNode struct {
 	hears          time.Time // when Longhorn acts by it
 }
 
-// own is Longhorn's object of a node. It is there as long as the node is, and until Longhorn has noticed that it is not.
+// own is Longhorn's object of a node. It is there as long as the node is, and until Longhorn has noticed that it is
+// not.
 func (w *World) own(name string) *ownNode {
 	n := w.ownNodes[name]
 	if n == nil {
