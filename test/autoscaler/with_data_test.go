@@ -150,6 +150,7 @@ func (w world) takesAllAtOnce(data string) {
 	first, gone := went[0], w.Journal.After(began, went[0], scaling.Gone)
 	require.True(w, away[went[1]].After(gone), "%s goes before %s is gone", went[1], first)
 	w.stays([]string{left}, "the last healthy replica of a volume went")
+	require.Zero(w, w.Journal.After(began, left, scaling.Tainted), "%s is held back", left)
 	w.Lab("autoscaler", "stop")
 	w.asBefore(left)
 	w.Lab("volume", "attach", "data", left, "--healthy=false")
