@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -26,12 +28,17 @@ const (
 	marksPerSecond = 200
 )
 
+// markWithin is how long one mark may take to be written. Its answer is waited for also when marking is cancelled: who
+// goes on to take all marks away, and then the budgets that read them, has to find each that arrives. It is less than
+// the activities' heartbeat timeout, since one that is cancelled heartbeats no more.
+const markWithin = 7 * time.Second
+
 // MarkPods marks pods that were proved, if they still are what they were when they were looked at. It returns how many
 // it marked; a pod that has changed or is gone is none of them, and no error.
 func (c *Cluster) MarkPods(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int),
 ) (int, error) {
-	return c.eachPod(ctx, pods, progress, func(pod storageview.Pod) (bool, error) {
+	return c.eachPod(ctx, pods, progress, func(ctx context.Context, pod storageview.Pod) (bool, error) {
 		return c.patchLabel(ctx, p.Namespace, pod, operation{"add", markPath, pod.Mark()})
 	})
 }
@@ -40,7 +47,7 @@ func (c *Cluster) MarkPods(
 func (c *Cluster) UnmarkPods(
 	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []storageview.Pod, progress func(done int),
 ) (int, error) {
-	return c.eachPod(ctx, pods, progress, func(pod storageview.Pod) (bool, error) {
+	return c.eachPod(ctx, pods, progress, func(ctx context.Context, pod storageview.Pod) (bool, error) {
 		return c.patchLabel(ctx, p.Namespace, pod, operation{"test", markPath, pod.Labels[storageview.MarkLabel]},
 			operation{"remove", markPath, nil})
 	})
@@ -89,18 +96,24 @@ func closedSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 
 // eachPod writes to many pods, some at a time, and counts those that took it.
 func (c *Cluster) eachPod(
-	ctx context.Context, pods []storageview.Pod, progress func(int), write func(storageview.Pod) (bool, error),
+	parent context.Context, pods []storageview.Pod, progress func(int),
+	write func(context.Context, storageview.Pod) (bool, error),
 ) (int, error) {
 	var done, took atomic.Int64
 	pace := rate.NewLimiter(marksPerSecond, marksPerSecond)
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(parent)
 	g.SetLimit(marksAtOnce)
 	for _, pod := range pods {
 		if err := pace.Wait(ctx); err != nil {
-			break // the group knows why
+			break // the group or its parent knows why
 		}
 		g.Go(func() error {
-			ok, err := write(pod)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markWithin)
+			defer cancel()
+			ok, err := write(ctx, pod)
 			if ok {
 				took.Add(1)
 			}
@@ -108,7 +121,7 @@ func (c *Cluster) eachPod(
 			return err
 		})
 	}
-	err := g.Wait()
+	err := cmp.Or(g.Wait(), parent.Err())
 	return int(took.Load()), err
 }
 
