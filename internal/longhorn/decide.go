@@ -195,9 +195,11 @@ func (s *surveyed) mayGo(n *node, goes map[*volume]*node, away map[*volume][]*no
 }
 
 // waitsFor tells whether a node waits until another one is back. Two that are leaving and away would wait for each
-// other for ever: one that is dead, or of which nothing is left that could be evicted, takes nothing away, and begins.
+// other for ever. The one begins of which nothing is left that could be evicted: it takes nothing away. Only if there
+// is something left of both, one that is dead begins; it may come back at any time, but so may the other.
 func (s *surveyed) waitsFor(n, other *node) bool {
-	begins := (n.ended || !n.serves) && other.leaving != NotLeaving && !slices.Contains(s.world.Went, other.name)
+	begins := (n.ended || !n.serves && !other.ended) && other.leaving != NotLeaving &&
+		!slices.Contains(s.world.Went, other.name)
 	return n != other && !begins
 }
 

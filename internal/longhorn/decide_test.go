@@ -117,6 +117,10 @@ func TestDecide(t *testing.T) {
 			abc().volume("v", "a", "b").attach("v", "a").cordon("a").with(policy(longhorn.AlwaysAllow)),
 			"a:Kept/EngineRunning b:Spare/NothingToLose c:Spare/NothingToLose",
 		},
+		"also one of which nobody knows the volume (6552)": {
+			abc().cordon("a").with(func(w *world) { w.manager("a").Engines = []string{"ghost-e-0"} }),
+			"a:Kept/EngineRunning b:Spare/NothingToLose c:Spare/NothingToLose",
+		},
 		"three nodes of one volume in one second": {
 			abc().volume("v", "a", "b", "c").taint("a", "b", "c"), "a:Kept/LastReplica b:Kept/LastReplica c:Kept/LastReplica",
 		},
