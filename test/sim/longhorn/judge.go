@@ -231,7 +231,7 @@ func (w *World) judgeEviction(p *corev1.Pod) {
 func (w *World) judgeLast(r *replica, since time.Time, policies []string) {
 	n := w.nodes[r.node]
 	removed := (n.DeletionTimestamp != nil || len(n.Spec.Taints) > 0) && w.doomed[n.Name].Before(since)
-	idle := !r.wanted && r.process == stopped
+	idle := r.idle() || recent(r.woken, since)
 	if !r.whole() || slices.Contains(policies, string(longhorn.AllowIfReplicaIsStopped)) && idle && !removed &&
 		w.asked(n, since) {
 		return
@@ -342,6 +342,7 @@ func (w *World) judgeBudgets() {
 		case len(over) > 1:
 			w.violate("I2: %s is under two budgets", p.Name)
 		case len(over) == 1:
+		case time.Since(w.handedOver) < 2*w.opts.Reaction: // what was decided before may be on its way
 		case !isOurs(unmarked) || !isOurs(marked) || !w.leavesOut(unmarked, p) && !w.leavesOut(marked, p):
 			w.violate("I2: %s is under no budget", p.Name)
 		}

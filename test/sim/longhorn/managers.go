@@ -310,8 +310,7 @@ func (w *World) longhornLetsGo(node string) bool {
 		if drain == longhorn.BlockForEviction {
 			return false
 		}
-		idle := !r.wanted && r.process == stopped
-		if !r.used() || drain == longhorn.AllowIfReplicaIsStopped && idle {
+		if !r.used() || drain == longhorn.AllowIfReplicaIsStopped && r.idle() {
 			continue
 		}
 		if !w.hasProtectedPeer(r) {

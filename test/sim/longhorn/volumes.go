@@ -46,12 +46,14 @@ type replica struct {
 	rebuilt            time.Time
 	since              time.Time // when it had its data
 	hears              time.Time // when Longhorn hears that its process is dead
+	woken              time.Time // when it was idle last
 	// fell is since when it is not whole, by bad luck.
 	fell time.Time
 }
 
 func (r *replica) used() bool  { return r.healthy || r.failed }
 func (r *replica) whole() bool { return r.healthy && !r.failed }
+func (r *replica) idle() bool  { return !r.wanted && r.process == stopped }
 
 func (w *World) addVolume(copies int) *volume {
 	w.volumesMade++
@@ -206,7 +208,7 @@ func (w *World) passDetached(v *volume, wants string) {
 	for _, r := range replicas {
 		switch {
 		case runs(r):
-			r.wanted, r.process = true, running
+			r.wanted, r.process, r.woken = true, running, now
 			if fresh {
 				r.rebuilt = v.due
 			}
