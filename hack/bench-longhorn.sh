@@ -55,12 +55,16 @@ pair_up
 {
   install=(--longhorn)
   start_lockkeeper
+  worker=${pids[-2]}
   until_says 90 '^one of [^,]*, [^,]*$' answer
 } >&2
 "$work/longhorn" --lab "$world" --events "${EVENTS:-20}"
 "$work/longhorn" --lab "$world" --pair "$pair"
 for i in 0 1 2 3 4 5; do lab volume create "busy-$i" --replicas 3 --size 8Mi --name "$world"; done >&2
-"$work/longhorn" --lab "$world" --events 1 --attaches "${ATTACHES:-120}" | grep attach
+memory() { ps -o rss= -p "$worker" | awk -v name="$1" '{printf "%s %.0f MB\n", name, $1 / 1024}'; }
+memory worker_memory_before
+"$work/longhorn" --lab "$world" --events 1 --attaches "${ATTACHES:-120}" | grep -E 'attach|history'
+memory worker_memory_after
 {
   until_says 120 '^one of [^,]*, [^,]*$' answer
   read_volume "$work/after"

@@ -48,7 +48,12 @@ type LeavingReconciler struct {
 	Now      func() time.Time
 
 	told sync.Map // of departure by the node's name: what its job was told last
+	seen sync.Map // of time.Time by the node's name: since when it leaves, and no job was told
 }
+
+// follows is how long a node leaves before a job is started for it. Its keeper hears of it by itself, and decides at
+// once; the job sees the node through, and neither it nor its claim is to take that moment from the keeper.
+const follows = time.Second
 
 // departure is how a node leaves. Another one is news to its job, which may have seen in between that it stays: an
 // autoscaler that begins anew writes another time on it.
@@ -63,14 +68,14 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	var n corev1.Node
 	if err := r.Objects.Get(ctx, req.NamespacedName, &n); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.told.Delete(req.Name) // its job watches it by itself
+			r.forget(req.Name) // its job watches it by itself
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, err
 	}
 	signs, now := leaving.Of(&n), r.Now()
 	if signs == (leaving.Signs{}) { // of all nodes but a few this is all that is to be looked at
-		r.told.Delete(req.Name)
+		r.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
 	home, err := r.Homes.On(ctx, req.Name)
@@ -80,11 +85,16 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	is := departure{UID: n.UID, Way: signs.How(now, home.Expiry), Signs: signs}
 	expires, _ := signs.Expires(home.Expiry)
 	if !scalesDown(is.Way, kube.OwnCordon(&n), home.Kinds) {
-		r.told.Delete(req.Name)
+		r.forget(req.Name)
 		return lookAgainAfter(expires, now), nil
 	}
-	if was, known := r.told.Load(req.Name); known && was == is {
+	was, known := r.told.Load(req.Name)
+	if known && was == is {
 		return lookAgainAfter(expires, now), nil
+	}
+	since, _ := r.seen.LoadOrStore(req.Name, now)
+	if at := since.(time.Time).Add(follows); !known && now.Before(at) {
+		return lookAgain(at, now), nil
 	}
 	why := fmt.Sprintf("%s is %s", req.Name, is.Way)
 	if err := r.Temporal.SignalScaleDown(ctx, workflows.ScaleDownNodeInput{Node: req.Name}, why); err != nil {
@@ -93,6 +103,12 @@ func (r *LeavingReconciler) Reconcile(ctx context.Context, req reconcile.Request
 	r.told.Store(req.Name, is)
 	r.Log.Info("told the scale-down", "node", req.Name, "reason", why)
 	return lookAgainAfter(expires, now), nil
+}
+
+// forget forgets a node that does not leave.
+func (r *LeavingReconciler) forget(node string) {
+	r.told.Delete(node)
+	r.seen.Delete(node)
 }
 
 // lookAgainAfter is lookAgain for a time that may have passed already.

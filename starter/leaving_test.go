@@ -68,6 +68,12 @@ func TestLeavingIsTold(t *testing.T) {
 		temporal.calls = nil
 		result, err := look()
 		require.NoError(t, err)
+		if result.RequeueAfter == follows {
+			require.Empty(t, temporal.calls)
+			now = now.Add(follows)
+			result, err = look()
+			require.NoError(t, err)
+		}
 		_, err = look() // of which nothing is news
 		require.NoError(t, err)
 		assert.Equal(t, want, temporal.calls)
@@ -75,6 +81,9 @@ func TestLeavingIsTold(t *testing.T) {
 	}
 	told()
 	change(func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	result, err := look()
+	require.NoError(t, err)
+	require.Equal(t, follows, result.RequeueAfter, "its keeper comes first")
 	told("scale down node-a: node-a is cordoned")
 	set := now.Add(-10 * time.Minute)
 	change(func(n *corev1.Node) {
@@ -91,9 +100,12 @@ func TestLeavingIsTold(t *testing.T) {
 	told()
 	change(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: leaving.DisruptedTaint}} })
 	there.err = errors.New("the cache does not answer")
-	_, err := look()
+	_, err = look()
 	require.ErrorIs(t, err, there.err)
 	there.err, temporal.away = nil, errors.New("Temporal is away")
+	_, err = look()
+	require.NoError(t, err)
+	now = now.Add(follows)
 	_, err = look()
 	require.ErrorIs(t, err, temporal.away)
 	temporal.away = nil

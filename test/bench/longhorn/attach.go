@@ -78,36 +78,39 @@ func (b *bench) printCost(ctx context.Context, times int, began time.Time) error
 	if err != nil {
 		return err
 	}
-	events, err := b.keeperEvents(ctx, began)
+	events, longest, err := b.keeperEvents(ctx, began)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("api_writes_per_attach %.2f writes\n", float64(writes)/float64(times))
 	fmt.Printf("keeper_events_per_attach %.2f events\n", float64(events)/float64(times))
+	fmt.Printf("keeper_history_longest %d events\n", longest)
 	return nil
 }
 
-// keeperEvents counts the events in the keeper's histories since a time.
-func (b *bench) keeperEvents(ctx context.Context, since time.Time) (n int, err error) {
+// keeperEvents counts the events in the keeper's histories since a time, and those of its longest history.
+func (b *bench) keeperEvents(ctx context.Context, since time.Time) (n, longest int, err error) {
 	id := workflows.KeeperID(storage.ClusterKey{Namespace: b.namespace, Name: b.policy})
 	runs, err := b.api.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("WorkflowId = '%s'", id),
 	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, run := range runs.GetExecutions() {
+		length := 0
 		history := b.api.Temporal.GetWorkflowHistory(ctx, id, run.GetExecution().GetRunId(), false,
 			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for history.HasNext() {
 			e, err := history.Next()
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
-			if !e.GetEventTime().AsTime().Before(since) {
+			if length++; !e.GetEventTime().AsTime().Before(since) {
 				n++
 			}
 		}
+		longest = max(longest, length)
 	}
-	return n, nil
+	return n, longest, nil
 }

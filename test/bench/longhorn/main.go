@@ -44,6 +44,7 @@ const (
 	patience = 2 * time.Minute
 	glance   = time.Millisecond // between looks at what was recorded, which has the times
 	settles  = 2 * time.Second  // at rest, before something happens
+	leaves   = 2 * time.Second  // how long a node goes on to leave when it may
 	// unseen is after how long nothing has come of a taint.
 	unseen = 10 * time.Second
 )
@@ -136,6 +137,9 @@ func (b *bench) leave(ctx context.Context, s sign, i int) (took time.Duration, e
 		return 0, err
 	}
 	took = at.Sub(began)
+	if err := figures.Pause(ctx, leaves); err != nil {
+		return 0, err
+	}
 	fmt.Fprintf(os.Stderr, "%s of %s, which %s: decided after %s\n", s, node,
 		map[bool]string{true: "kept the volume", false: "was spare"}[node == rest.keeper], took.Round(time.Millisecond))
 	return took, nil
