@@ -17,7 +17,8 @@ import (
 )
 
 // TestRealLonghornUnderLoad: a volume with a replica on each of three nodes is written to all the time, and everything
-// is evicted that may be. Nodes are drained, given back in mid-way, without Longhorn's manager, and lost.
+// is evicted that may be. Nodes are drained, given back in mid-way, without Longhorn's manager, and lost; and the image
+// of the instance managers is another one in the end.
 func TestRealLonghornUnderLoad(t *testing.T) {
 	turns.Await(t, "the real Longhorn under load", 4*time.Minute)
 	w := start(t)
@@ -85,6 +86,7 @@ func TestRealLonghornUnderLoad(t *testing.T) {
 	time.Sleep(time.Second)
 	require.Contains(t, w.Lab("load", "stop"), "0       lost writes")
 	w.Lab("volume", "detach", "data")
+	w.upgrades()
 }
 
 // managers are the pods of instance managers that are not about to end, by node.

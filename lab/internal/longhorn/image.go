@@ -17,6 +17,9 @@ import (
 // version is that of the images, of which only the names are real.
 const version = "v1.10.0"
 
+// nextVersion is another name of the image of instance managers: to replace them by an upgrade.
+const nextVersion = "v1.10.1"
+
 // The programs that the nested module lab/longhorn builds.
 var programs = []string{
 	"longhorn-manager", "longhorn-instance-manager", "longhorn", "backing-image-manager", "grpc_health_probe",
@@ -65,6 +68,20 @@ func Images(bin, lab string) (map[string]kubelet.Image, error) {
 		}
 	}
 	program := func(name string) string { return filepath.Join(folder(bin), name) }
+	instanceManager := kubelet.Image{
+		Entrypoint: []string{"/usr/local/bin/instance-manager"},
+		Files: map[string]string{
+			"/usr/local/bin/instance-manager":          filepath.Join(scripts, "instance-manager"),
+			"/usr/local/bin/longhorn-instance-manager": program("longhorn-instance-manager"),
+			"/usr/local/bin/longhorn":                  program("longhorn"),
+			"/usr/local/bin/grpc_health_probe":         program("grpc_health_probe"),
+			"/usr/local/bin/nc":                        filepath.Join(scripts, "nc"),
+			"/usr/local/bin/qemu-img":                  filepath.Join(scripts, "qemu-img"),
+			"/run/lab-longhorn-ports":                  ports,
+		},
+		// The sockets of volumes: whoever uses a volume finds it on the disk of the node to which it is attached.
+		NodeFolders: map[string]string{"/var/run": socketFolder},
+	}
 	return map[string]kubelet.Image{
 		"longhornio/longhorn-manager:" + version: {
 			Files: map[string]string{"/usr/local/bin/longhorn-manager": program("longhorn-manager")},
@@ -72,20 +89,8 @@ func Images(bin, lab string) (map[string]kubelet.Image, error) {
 		"longhornio/longhorn-engine:" + version: {
 			Files: map[string]string{"/usr/local/bin/longhorn": program("longhorn")},
 		},
-		"longhornio/longhorn-instance-manager:" + version: {
-			Entrypoint: []string{"/usr/local/bin/instance-manager"},
-			Files: map[string]string{
-				"/usr/local/bin/instance-manager":          filepath.Join(scripts, "instance-manager"),
-				"/usr/local/bin/longhorn-instance-manager": program("longhorn-instance-manager"),
-				"/usr/local/bin/longhorn":                  program("longhorn"),
-				"/usr/local/bin/grpc_health_probe":         program("grpc_health_probe"),
-				"/usr/local/bin/nc":                        filepath.Join(scripts, "nc"),
-				"/usr/local/bin/qemu-img":                  filepath.Join(scripts, "qemu-img"),
-				"/run/lab-longhorn-ports":                  ports,
-			},
-			// The sockets of volumes: whoever uses a volume finds it on the disk of the node to which it is attached.
-			NodeFolders: map[string]string{"/var/run": socketFolder},
-		},
+		"longhornio/longhorn-instance-manager:" + version:     instanceManager,
+		"longhornio/longhorn-instance-manager:" + nextVersion: instanceManager,
 		"longhornio/backing-image-manager:" + version: {
 			Files: map[string]string{
 				"/usr/local/bin/backing-image-manager": filepath.Join(scripts, "backing-image-manager"),
