@@ -162,8 +162,9 @@ func (w world) takesAllAtOnce(data string) {
 func (w world) asBefore(node string) {
 	w.Helper()
 	for _, taint := range []string{leaving.RemovalTaint, "DeletionCandidateOfClusterAutoscaler"} {
-		w.InLab(`kubectl taint node "$1" "$2-" >/dev/null 2>&1 || true; kubectl uncordon "$1" >/dev/null`, node, taint)
+		w.InLab(`kubectl taint node "$1" "$2-" >/dev/null 2>&1 || true`, node, taint)
 	}
+	w.InLab(`kubectl uncordon "$1" >/dev/null`, node)
 }
 
 // mayGo tells whether the API server would let the instance manager of a node be evicted now.
