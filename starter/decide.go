@@ -182,7 +182,12 @@ func changes(before, now Snapshot) *change {
 		return c // one of the two says nothing about the rest
 	}
 	c.osds(before.OSDs, now.OSDs)
-	c.nodes(before.Nodes, now.Nodes, openNodes(before.OSDs, now.OSDs))
+	nodes := &change{}
+	nodes.nodes(before.Nodes, now.Nodes, openNodes(before.OSDs, now.OSDs))
+	if now.Kind == storage.Longhorn { // whose keeper watches nodes itself: this is in case that nobody does
+		nodes.calm = slices.Repeat([]time.Duration{stepAfter}, len(nodes.reasons))
+	}
+	c.reasons, c.calm = append(c.reasons, nodes.reasons...), append(c.calm, nodes.calm...)
 	c.budgets(before.Budgets, now.Budgets)
 	c.otherDaemons(before.Daemons, now.Daemons)
 	return c

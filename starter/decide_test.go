@@ -517,6 +517,11 @@ func TestACordonWithinWhatIsOpenCanWait(t *testing.T) {
 	assert.Zero(t, Decide(&part, with(opened(onB[0]), cordoned)).Patience, "one of its OSDs may not go yet")
 	none := with(func(s *Snapshot) { s.OSDs = nil })
 	assert.Zero(t, Decide(&none, with(cordoned, func(s *Snapshot) { s.OSDs = nil })).Patience, "it may have a mon")
+	longhorn := func(s *Snapshot) { s.Kind = storage.Longhorn }
+	another := with(longhorn)
+	told := Decide(&another, with(longhorn, cordoned))
+	assert.Equal(t, "node-b is cordoned", told.Hint.Reason)
+	assert.Equal(t, stepAfter, told.Patience, "its keeper watches nodes itself")
 }
 
 // TestPatience: what stops serving is told at once. What comes back does so in steps, of which only the last is of use
