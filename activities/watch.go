@@ -41,6 +41,8 @@ type Watched struct {
 	Lived        time.Duration `json:"lived,omitempty"`
 	LivedFor     time.Duration `json:"livedFor,omitempty"`
 	ReportPeriod time.Duration `json:"reportPeriod,omitempty"`
+	// Opens names who may leave now and could not before; "": nobody, or that is not to be told by watching.
+	Opens string `json:"opens,omitempty"`
 	// At is when it was known, by the clock of Temporal's server.
 	At time.Time `json:"at,omitzero"`
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -29,6 +31,22 @@ func TestFactsAreAsOfADoubt(t *testing.T) {
 	k.state.WatchedAsOf, k.state.LifeAsOf, k.state.AppliedAsOf = doubts.Last, doubts.Last, doubts.Last
 	k.state.Life = &storage.Life{}
 	assert.Equal(t, []bool{true, true, true}, counts())
+}
+
+// TestWhoIsAboutToLeave: before anybody opens, the budgets at rest are closed; also before the first look, if the watch
+// tells of it. What was proved goes on to count.
+func TestWhoIsAboutToLeave(t *testing.T) {
+	k := &keeper{}
+	k.state.Life = &storage.Life{}
+	k.saw(time.Time{}, activities.Watched{Health: storage.Health{Fresh: true}}, 0)
+	assert.Empty(t, k.state.Doubts.Unanswered)
+	k.saw(time.Time{}, activities.Watched{Health: storage.Health{Fresh: true}, Opens: "node-a"}, 0)
+	assert.True(t, k.health().Fresh)
+	assert.NotNil(t, k.lives())
+	assert.True(t, k.undoubted())
+	why, closes := k.state.Doubts.Answer(&budget.Decision{Mode: budget.ModeDefault}, false)
+	assert.True(t, closes)
+	assert.Equal(t, "node-a is about to leave", why)
 }
 
 // TestAnOlderVersionMayHaveDoubted: what a run knew that numbered no doubts does not count; of one that did, it does.

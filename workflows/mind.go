@@ -374,6 +374,9 @@ func (m *mind) saw(now time.Time, w activities.Watched, asOf doubt.Seq) (reason 
 	if w.Unavailable != "" {
 		m.doubt(now, doubt.Mute, w.Unavailable)
 	}
+	if w.Opens != "" {
+		m.doubt(now, doubt.Opening, w.Opens+" is about to leave")
+	}
 	m.noteLived(w, asOf)
 	return reason
 }

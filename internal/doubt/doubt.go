@@ -30,6 +30,7 @@ const (
 	Mute       Kind = "Mute"       // the storage cluster does not answer
 	Tampered   Kind = "Tampered"   // a budget is not what we made it
 	Changed    Kind = "Changed"    // something changed that a budget may have been a part of
+	Opening    Kind = "Opening"    // somebody is about to be let go
 )
 
 // about is what may be wrong because of a doubt.
@@ -69,6 +70,9 @@ var kinds = map[Kind]about{
 	Mute:     {everyone: true, closes: unlessClosed},
 	Tampered: {budgets: true, closes: always},
 	Changed:  {budgets: true},
+	// Nothing that is known is wrong. But whatever opens begins from closed budgets, and with a look after that: closed
+	// before the first look, that one does.
+	Opening: {closes: atRest},
 }
 
 // Raised is a doubt that nobody has answered yet.

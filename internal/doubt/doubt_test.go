@@ -16,6 +16,7 @@ import (
 var (
 	kinds = []doubt.Kind{
 		doubt.PodStopped, doubt.Alarmed, doubt.Vanished, doubt.Silenced, doubt.Mute, doubt.Tampered, doubt.Changed,
+		doubt.Opening,
 	}
 	at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
@@ -39,6 +40,7 @@ func TestKinds(t *testing.T) {
 		doubt.Mute:       {everyone: true, closes: []string{"at rest", "open", "unknown"}},
 		doubt.Tampered:   {budgets: true, closes: []string{"at rest", "closed", "open", "unknown"}},
 		doubt.Changed:    {budgets: true},
+		doubt.Opening:    {closes: []string{"at rest"}},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			var s doubt.State

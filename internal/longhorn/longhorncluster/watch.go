@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,6 +89,9 @@ func (c *cluster) watch(
 			due = w.nextRest(began)
 		case isKnown && s.canWait(known) && began.Before(due):
 		default:
+			if isKnown {
+				now.Opens = s.opens(known)
+			}
 			w.tells(s, isKnown && s.canWait(known))
 			return now, nil
 		}
@@ -123,6 +127,21 @@ func timeUntil(at time.Time) <-chan time.Time {
 // canWait tells whether whoever knows of another sight need not know of this one at once.
 func (s sight) canWait(known known) bool {
 	return reflect.DeepEqual(known.managers, s.managers()) && known.decision.Waits(s.decision)
+}
+
+// opens names the nodes that may leave, and could not as far as was known.
+func (s sight) opens(known known) string {
+	was := map[string]longhorn.State{}
+	for _, n := range known.decision.Nodes {
+		was[n.Node] = n.State
+	}
+	var now []string
+	for _, n := range s.decision.Nodes {
+		if n.State == longhorn.Open && was[n.Node] != longhorn.Open {
+			now = append(now, n.Node)
+		}
+	}
+	return strings.Join(now, ", ")
 }
 
 // fingerprint stands for all that a decision says, and why.
