@@ -74,8 +74,8 @@ func TestLonghornUnderTheAutoscaler(t *testing.T) {
 	w.movesItsReplicas()
 }
 
-// movesItsReplicas has the autoscaler take the node with the only replica of a volume: where the policy says so Longhorn
-// moves it to another node first.
+// movesItsReplicas has the autoscaler take the node with the only replica of a volume: where the policy says so,
+// Longhorn moves it to another node first.
 func (w world) movesItsReplicas() {
 	w.Log("scenario: the only replica of a volume is moved away")
 	before := w.Nodes()
