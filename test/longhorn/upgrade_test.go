@@ -56,6 +56,7 @@ func (w *world) upgrades() {
 	time.Sleep(time.Second)
 	w.stayed(before, "node-a", "node-b")
 	e.stop()
+	w.await("a replica is missed", func() bool { return w.robustness("data") == "degraded" })
 	w.cordon("node-c", false)
 	w.awaitHealthy("data")
 	require.Contains(w, w.Lab("load", "stop"), "0       lost writes")
