@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,37 +70,6 @@ func TestLonghornUnderTheAutoscaler(t *testing.T) {
 	w.Lab("volume", "attach", "data", added[1])
 	require.True(t, string(data) == w.Lab("volume", "read", "data"), "the volume has other bytes")
 	w.Lab("volume", "detach", "data")
-	w.movesItsReplicas()
-}
-
-// movesItsReplicas has the autoscaler take the node with the only replica of a volume: where the policy says so,
-// Longhorn moves it to another node first.
-func (w world) movesItsReplicas() {
-	w.Log("scenario: the only replica of a volume is moved away")
-	before := w.Nodes()
-	data := random(w.T, 8<<20)
-	w.Lab("volume", "create", "one", "--replicas", "1", "--size", "8Mi")
-	w.Lab("volume", "attach", "one", before[0])
-	w.LabWith(string(data), "volume", "write", "one")
-	w.Lab("volume", "detach", "one")
-	node := strings.TrimSpace(w.InLab(
-		`kubectl -n longhorn-system get replicas.longhorn.io -l longhornvolume=one -o 'jsonpath={.items[*].spec.nodeID}'`))
-	w.Annotate(node, scaleDownDisabled, "")
-	w.Await("lockkeeper holds it back", func() bool {
-		n, err := w.Typed.CoreV1().Nodes().Get(w.Context(), node, metav1.GetOptions{})
-		require.NoError(w, err)
-		return n.Annotations[scaleDownDisabled] == "true"
-	})
-	w.InLab(`kubectl -n longhorn-system apply -f ../../deploy/storage-namespace-longhorn-evict.yaml`)
-	began := time.Now()
-	w.InLab(`kubectl -n longhorn-system patch maintenancepolicy longhorn --type=merge \
-		-p '{"spec":{"longhorn":{"evictOnRemoval":true}}}'`)
-	left := w.AwaitNodes(len(before) - 1)
-	w.Logf("%s went %s after the policy said so", node, time.Since(began).Round(time.Second))
-	require.NotContains(w, left, node)
-	w.Lab("volume", "attach", "one", left[0])
-	require.True(w, string(data) == w.Lab("volume", "read", "one"), "the volume has other bytes")
-	w.Lab("volume", "detach", "one")
 }
 
 // withLonghorn is three nodes of Longhorn and lockkeeper, with the autoscaler's setting on.

@@ -198,21 +198,15 @@ func (w *world) movesAway() {
 	w.InLab("kubectl -n " + namespace + " apply -f ../../deploy/storage-namespace-longhorn-evict.yaml")
 	w.awaitAllRun()
 
-	w.taint(from, true)
-	w.await("Longhorn begins to move it", func() bool { return len(w.replicasOf("one")) == 2 })
-	w.taint(from, false) // it stays after all
-	asBefore := func() bool { return w.ownNode(from) == "allowScheduling true, evictionRequested false" }
-	w.await("Longhorn's node is as it was", asBefore)
-	w.await("and no copy is left over", func() bool { return len(w.replicasOf("one")) == 1 })
-	from = w.replicasOf("one")[0]
-
 	e := w.evictEverything()
 	before := len(e.went())
 	w.taint(from, true)
 	w.await("Longhorn moves it", func() bool { return !slices.Contains(w.replicasOf("one"), from) })
 	w.await("and the node goes", func() bool { return slices.Contains(w.since(e, before), from) })
 	w.taint(from, false)
-	w.await("Longhorn's node is as it was", asBefore)
+	w.await("Longhorn's node is as it was", func() bool {
+		return w.ownNode(from) == "allowScheduling true, evictionRequested false"
+	})
 	e.stop()
 	w.awaitAllRun()
 	w.Lab("volume", "attach", "one", from)
