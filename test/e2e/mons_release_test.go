@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,6 +31,7 @@ func TestMonsGetAnotherRelease(t *testing.T) {
 	require.NoError(t, w.begins())
 	upgrade := func(release, storage string) {
 		var err error
+		require.NoError(t, w.pull("lab/ceph:"+release))
 		w.knownMons, err = w.monsAndPods()
 		require.NoError(t, err)
 		require.NoError(t, w.setCephMon(`{"podTemplate": {"image": "lab/ceph:`+release+`"}}`))
@@ -50,4 +52,15 @@ func TestMonsGetAnotherRelease(t *testing.T) {
 	require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment/rook-ceph-mgr-a",
 		"--timeout=2m"))
 	upgrade("20", storage)
+}
+
+// pull has an image be there before anything needs it. The first time that takes minutes, for which a mon that waits for
+// it is missed, and replaced.
+func (w *world) pull(image string) error {
+	const pod = "pull"
+	if err := w.run("kubectl", "run", pod, "--image="+image, "--restart=Never", "--command", "--", "true"); err != nil {
+		return err
+	}
+	err := w.run("kubectl", "wait", "pod/"+pod, "--for=jsonpath={.status.phase}=Succeeded", "--timeout="+patience.String())
+	return errors.Join(err, w.run("kubectl", "delete", "pod", pod))
 }
