@@ -54,13 +54,14 @@ func TestMonsGetAnotherRelease(t *testing.T) {
 	upgrade("20", storage)
 }
 
-// pull has an image be there before anything needs it. The first time that takes minutes, for which a mon that waits for
-// it is missed, and replaced.
+// pull has an image be there before anything needs it. The first time that takes minutes, and a mon that waits for
+// it is missed meanwhile, and replaced.
 func (w *world) pull(image string) error {
 	const pod = "pull"
 	if err := w.run("kubectl", "run", pod, "--image="+image, "--restart=Never", "--command", "--", "true"); err != nil {
 		return err
 	}
-	err := w.run("kubectl", "wait", "pod/"+pod, "--for=jsonpath={.status.phase}=Succeeded", "--timeout="+patience.String())
+	err := w.run("kubectl", "wait", "pod/"+pod, "--for=jsonpath={.status.phase}=Succeeded",
+		"--timeout="+patience.String())
 	return errors.Join(err, w.run("kubectl", "delete", "pod", pod))
 }
