@@ -13,8 +13,9 @@ export PATH := $(CURDIR)/bin:$(CURDIR)/lab/bin:$(PATH)
 # The linter's findings are cached beside Go's own, so that they are found again whatever home the user has.
 export GOLANGCI_LINT_CACHE := $(shell $(GO) env GOCACHE)/golangci-lint
 
-# The lab's flags: with others than lab/build.sh has, the Go cache would hold Kubernetes twice.
-LAB_ENV := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false"
+# The flags of all programs without cgo, those of lab/build.sh: with others what they have in common, and Kubernetes most of all, would
+# be compiled twice.
+NO_CGO := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -gcflags=all=-dwarf=false"
 # Test programs are linked without what only debuggers read, which takes a third less.
 GO_TEST := $(GO) test -ldflags=-s
 # The packages of the lab that need librados, and so cannot be built without cgo.
@@ -67,14 +68,14 @@ test-times: build ## all of `make test`, and where its time went: by stage, pack
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
 	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
-	cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(LAB_ENV) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
+	cd lab && $(NO_CGO) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(NO_CGO) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
 
 # The lab itself first, and one package after the other: API servers and a third lab beside two of them starve each other, and the unit
 # tests take what is left anyway.
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16
-	$(if $(RUN),,cd lab && $(LAB_ENV) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) -timeout 30m ./test)
+	$(if $(RUN),,cd lab && $(NO_CGO) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) -timeout 30m ./test)
 	@hack/share.sh LAB_CEPH=$(CEPH) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) ./test/... -count=1 -p 1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
 
 .PHONY: test-adapter
@@ -140,7 +141,7 @@ bench-longhorn: build longhorn ## how soon nodes of Longhorn may leave, with and
 .PHONY: lint
 lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/lab ## linters, import rules, determinism of workflows, generated files
 	golangci-lint run ./...
-	cd lab && $(LAB_ENV) golangci-lint run --config ../.golangci.yml --disable=staticcheck $$($(LAB_ENV) $(GO) list -f '{{.Dir}}' ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
+	cd lab && $(NO_CGO) golangci-lint run --config ../.golangci.yml --disable=staticcheck $$($(NO_CGO) $(GO) list -f '{{.Dir}}' ./... | grep -vE '/lab/(cmd/lab-load|internal/load)')
 	cd lab && golangci-lint run --config ../.golangci.yml $(LAB_CGO)
 	workflowcheck -test=false -config tools/workflowcheck.yaml ./workflows/...
 	@hack/generate.sh --check
@@ -152,7 +153,7 @@ lint: packages bin/golangci-lint bin/workflowcheck bin/controller-gen lab/bin/la
 build: packages bin/lockkeeper bin/lockkeeper-worker lab/bin/lab lab/bin/lab-load lab/bin/temporal ## all programs, into bin/ and lab/bin/
 
 bin/lockkeeper: $(SOURCES)
-	@CGO_ENABLED=0 hack/compile.sh bin/lockkeeper "1 to 2 minutes" . ./cmd/lockkeeper -- $(GO) build -o $@ ./cmd/lockkeeper
+	@$(NO_CGO) hack/compile.sh bin/lockkeeper "1 to 2 minutes" . ./cmd/lockkeeper -- $(GO) build -o $@ ./cmd/lockkeeper
 	@touch $@
 
 bin/lockkeeper-worker: $(SOURCES) | packages
@@ -160,7 +161,7 @@ bin/lockkeeper-worker: $(SOURCES) | packages
 	@touch $@
 
 lab/bin/lab: $(LAB_SOURCES)
-	@$(LAB_ENV) hack/compile.sh "lab/bin/lab, with all of Kubernetes" "5 to 10 minutes" lab "./cmd/lab ./cmd/lab-in-image ./cmd/lab-kubectl" -- lab/build.sh
+	@$(NO_CGO) hack/compile.sh "lab/bin/lab, with all of Kubernetes" "5 to 10 minutes" lab "./cmd/lab ./cmd/lab-in-image ./cmd/lab-kubectl" -- lab/build.sh
 	@touch $@
 
 lab/bin/lab-load: $(LAB_SOURCES) | packages
@@ -168,14 +169,14 @@ lab/bin/lab-load: $(LAB_SOURCES) | packages
 	@touch $@
 
 lab/bin/temporal: lab/temporal/go.mod lab/temporal/go.sum
-	@CGO_ENABLED=0 hack/compile.sh "lab/bin/temporal, server and UI" "3 to 5 minutes" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
+	@$(NO_CGO) hack/compile.sh "lab/bin/temporal, server and UI" "3 to 5 minutes" lab/temporal tool -- $(GO) -C lab/temporal build -o ../bin/temporal tool
 	@touch $@
 
 .PHONY: cluster-api
 cluster-api: lab/bin/cluster-api ## the core manager of Cluster API, for `lab up --machines`: 2 to 4 minutes, once
 
 lab/bin/cluster-api: lab/clusterapi/go.mod lab/clusterapi/go.sum lab/clusterapi/build.sh
-	@$(LAB_ENV) hack/compile.sh "lab/bin/cluster-api, Cluster API's core manager" "2 to 4 minutes" lab/clusterapi tool -- lab/clusterapi/build.sh
+	@$(NO_CGO) hack/compile.sh "lab/bin/cluster-api, Cluster API's core manager" "2 to 4 minutes" lab/clusterapi tool -- lab/clusterapi/build.sh
 	@touch $@
 
 .PHONY: longhorn
@@ -197,7 +198,7 @@ lab/bin/cluster-autoscaler: lab/autoscaler/go.mod lab/autoscaler/go.sum lab/auto
 karpenter: lab/bin/karpenter ## Karpenter 1.14, for `lab up --karpenter`: 2 to 4 minutes, once
 
 lab/bin/karpenter: lab/karpenter/go.mod lab/karpenter/go.sum lab/karpenter/build.sh
-	@$(LAB_ENV) hack/compile.sh "lab/bin/karpenter, Karpenter with its kwok provider" "2 to 4 minutes" lab/karpenter tool -- lab/karpenter/build.sh
+	@$(NO_CGO) hack/compile.sh "lab/bin/karpenter, Karpenter with its kwok provider" "2 to 4 minutes" lab/karpenter tool -- lab/karpenter/build.sh
 	@touch $@
 
 .PHONY: generate
