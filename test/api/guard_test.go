@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
 // This file is about who deletes, what runs in the pod, and other ways to stop it.
@@ -202,12 +202,9 @@ func TestWhatGoesOnBesideTheGuard(t *testing.T) {
 	w.budgets(leavingOut("x"))
 	typed, err := kubernetes.NewForConfig(person.config())
 	require.NoError(t, err)
-	evict := func(pod string) error { // once: a client asks a server that is busy again and again
-		return typed.CoreV1().RESTClient().Post().Namespace(w.ns).Resource("pods").Name(pod).SubResource("eviction").
-			Body(&policyv1.Eviction{
-				ObjectMeta:    metav1.ObjectMeta{Namespace: w.ns, Name: pod},
-				DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
-			}).MaxRetries(0).Do(t.Context()).Error()
+	evict := func(name string) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+		return hammer.Evict(t.Context(), typed, pod, &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	require.NoError(t, evict("x"))
 	no := evict("y")

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
+	"github.com/lockkeeper/lockkeeper/test/hammer"
 	"github.com/lockkeeper/lockkeeper/test/scaling"
 )
 
@@ -175,10 +175,7 @@ func (w world) mayGo(node string) bool {
 	})
 	require.NoError(w, err)
 	require.Len(w, pods.Items, 1, node)
-	err = w.Typed.PolicyV1().Evictions(scaling.Longhorn).Evict(w.Context(), &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: scaling.Longhorn, Name: pods.Items[0].Name},
-		DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
-	})
+	err = hammer.Evict(w.Context(), w.Typed, &pods.Items[0], &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	require.True(w, err == nil || apierrors.IsTooManyRequests(err), "%v", err)
 	return err == nil
 }

@@ -67,7 +67,7 @@ func Clients(ctx context.Context, kubeconfig, namespace, selector string, client
 				}
 				rand.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
 				for i := range pods.Items {
-					err := evict(ctx, client, &pods.Items[i])
+					err := Evict(ctx, client, &pods.Items[i], nil)
 					if ctx.Err() != nil {
 						return
 					}
@@ -83,9 +83,12 @@ func Clients(ctx context.Context, kubeconfig, namespace, selector string, client
 	return all, nil
 }
 
-// evict asks once. The client library would wait and ask again by itself when a budget is not computed yet.
-func evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
-	e := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+// Evict asks once. The client library would ask again and again by itself where it is told to wait: for ten seconds if a
+// budget is not computed yet, or lets nobody go whatever happens.
+func Evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, options *metav1.DeleteOptions) error {
+	e := &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,
+	}
 	return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(pod.Namespace).Resource("pods").Name(
 		pod.Name).SubResource("eviction").
 		Body(e).MaxRetries(0).Do(ctx).Error()

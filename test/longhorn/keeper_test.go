@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	evictions "github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
 const removalTaint = "ToBeDeletedByClusterAutoscaler"
@@ -394,13 +395,8 @@ func (w *world) evictAll(ctx context.Context, e *evictor) {
 		if p.DeletionTimestamp != nil || len(s) != 1 || !s[0].Ready {
 			continue
 		}
-		patient, cancel := context.WithTimeout(ctx, time.Second) // the client itself asks again when it is told to
-		err := pods.EvictV1(patient, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: p.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
-		})
-		cancel()
-		if err != nil {
+		options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}}
+		if err := evictions.Evict(ctx, w.Typed, &p, options); err != nil {
 			continue
 		}
 		left := w.running()

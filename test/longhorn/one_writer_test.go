@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	evictions "github.com/lockkeeper/lockkeeper/test/hammer"
 )
 
 // managers selects the pods of instance managers.
@@ -226,13 +228,9 @@ func (w *world) askAll(ctx context.Context, h *hammer) {
 		if p.DeletionTimestamp != nil || p.Status.Phase != "Running" {
 			continue // it may go whatever the budgets say
 		}
-		err := w.Typed.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(p.Name).
-			SubResource("eviction").Body(&policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Name},
-			DeleteOptions: &metav1.DeleteOptions{
-				DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{ResourceVersion: &p.ResourceVersion},
-			},
-		}).MaxRetries(0).Do(ctx).Error() // it would wait for as long as it is told to
+		err := evictions.Evict(ctx, w.Typed, &p, &metav1.DeleteOptions{
+			DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{ResourceVersion: &p.ResourceVersion},
+		})
 		h.mu.Lock()
 		h.asked++
 		if !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
