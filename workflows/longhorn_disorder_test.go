@@ -54,7 +54,7 @@ var longhornKinds = strings.Split("cordon,cordon,cordon,uncordon,uncordon,kubect
 	"old taint,odd taint,untaint,untaint,lose node,lose node,nodes return,nodes return,delete node,add node,attach,"+
 	"workload,workload,workload,detach,detach,create,create,delete,fail replica,fail replica,fail replica,kill manager,"+
 	"replace manager,drain policy,drain policy,drain policy,autoscaler setting,hammer,hammer,helper,worker,watcher,"+
-	"crash,crash,kill keeper,continue,kill job,kill job,cancel job,abort,pause,resume,done,tamper,edit,one writer", ",")
+	"crash,crash,kill keeper,continue,kill job,kill job,cancel job,abort,pause,resume,done,tamper,edit,unhold,one writer", ",")
 
 var longhornSchedules = rapid.Custom(func(t *rapid.T) longhornSchedule {
 	s := longhornSchedule{
@@ -417,6 +417,8 @@ func (d *longhornDisorder) happen(e event) {
 		w.Helper(node, e.Which%3 > 0)
 	case "tamper":
 		w.Tamper(e.Which)
+	case "unhold":
+		w.Unhold(node, e.Which%3 == 0)
 	case "edit":
 		d.edit(e.Which)
 	case "one writer":

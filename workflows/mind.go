@@ -92,6 +92,8 @@ type mind struct {
 	// is why it could not be told.
 	relocated []storage.Relocation
 	unmoved   string
+	// heldAsOf is the last look of which it is taken in that autoscalers were not held back from all nodes that stay.
+	heldAsOf time.Time
 	// others are the nodes on which their daemons were as of othersAsOf; nil: not known.
 	others     map[string]bool
 	othersAsOf time.Time

@@ -149,6 +149,9 @@ func (m *mind) otherBudgets(now time.Time) *activities.LeavingNodes {
 	}
 	same := slices.Equal(leaving.Emptying, m.leaving.Emptying) && slices.Equal(leaving.Granted, m.leaving.Granted) &&
 		slices.Equal(leaving.Stay, m.leaving.Stay)
+	if seen := m.observed.Seen.View.At; m.verdict.Unheld && !seen.Equal(m.heldAsOf) { // somebody took away what held them
+		m.heldAsOf, m.daemonsDue = seen, true
+	}
 	if !m.observed.Settings.ManagePodBudgets || (!m.daemonsDue && same) {
 		return nil
 	}

@@ -87,6 +87,23 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 	}
 }
 
+// TestHoldsAreSetAgain: what held autoscalers back from a node, and was taken away, is set again once for each look that
+// misses it.
+func TestHoldsAreSetAgain(t *testing.T) {
+	m := &mind{others: map[string]bool{}}
+	m.observed.Settings = storage.Settings{ManagePodBudgets: true}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m.verdict.Stay, m.daemonsDue, m.othersAsOf = []string{"node-a"}, true, now
+	for i, look := range []struct{ unheld, written bool }{
+		{false, true}, {false, false}, {true, true}, {true, true}, {false, false},
+	} {
+		m.observed.Seen.View.At = now.Add(time.Duration(i) * time.Second)
+		m.verdict.Unheld = look.unheld
+		require.Equal(t, look.written, m.otherBudgets(now) != nil, "look %d", i)
+		require.Nil(t, m.otherBudgets(now), "nothing new was seen")
+	}
+}
+
 // TestOthersWait: what nobody waits for comes with the last of several steps.
 func TestOthersWait(t *testing.T) {
 	for name, c := range map[string]struct {

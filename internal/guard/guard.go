@@ -66,6 +66,8 @@ type Verdict struct {
 	Emptying []string
 	// Stay are nodes that must not go, and from which autoscalers are to be held back.
 	Stay []string
+	// Unheld: as of the look they are not held back from all of these.
+	Unheld bool
 	// Relocate is what becomes of the data on nodes that are leaving; nil: no data is ever moved, or nobody knows.
 	Relocate []storage.Relocation
 	// Remembered is what the next decision has to know of this one.

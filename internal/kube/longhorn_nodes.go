@@ -50,6 +50,19 @@ func PinnedByPerson(n *corev1.Node) bool {
 	return n.Annotations[scaleDownDisabled] == "true" && !slices.Contains(ours, scaleDownDisabled)
 }
 
+// Unheld tells whether autoscalers are not held back from a node as they would be for the sake of a policy: somebody took
+// away what held them.
+func Unheld(n *corev1.Node, policy storage.ClusterKey) bool {
+	return len(heldBack(n, policy.String(), true)) > 0
+}
+
+// SameHolds tells whether autoscalers are held back from two nodes by the same people.
+func SameHolds(a, b *corev1.Node) bool {
+	return !slices.ContainsFunc(append([]string{HeldBack}, holds...), func(key string) bool {
+		return a.Annotations[key] != b.Annotations[key]
+	})
+}
+
 // holdBack has autoscalers leave these nodes alone, and no others for the sake of this policy.
 func (c *Cluster) holdBack(ctx context.Context, key storage.ClusterKey, from []string) (changed bool, err error) {
 	nodes, err := c.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -46,7 +46,12 @@ func keeper(w *world) {
 		return len(held) == 1 && !strings.Contains(w.mayDrain(), held[0])
 	})
 
-	w.guardsDeletions(w.heldBack()[0])
+	stays := w.heldBack()[0]
+	w.InLab(`kubectl annotate node "$1" cluster-autoscaler.kubernetes.io/scale-down-disabled- >/dev/null`, stays)
+	w.await("they still are when somebody takes away what held them", func() bool {
+		return slices.Contains(w.heldBack(), stays)
+	})
+	w.guardsDeletions(stays)
 
 	e := w.evictEverything()
 	w.await("one goes, and another one when it is back", func() bool { return len(e.went()) >= 2 })

@@ -171,6 +171,7 @@ func (Guard) Decide(in guard.Input) guard.Verdict {
 	}
 	v := guard.Verdict{Decision: decide(in, l), Clean: len(l.away()) == 0 && l.Faults == 0}
 	v.Remembered.Announced, v.Stay, v.Relocate = nextTurns(in, l), l.stay(), l.relocate()
+	v.Unheld = len(l.Unheld) > 0
 	if m := in.View.Marks; m != nil && v.Decision.Mode == budget.ModeDefault {
 		v.Marks = budget.MarkPlan{Set: m.Unproved > 0, Most: m.Proved + m.Unproved, Unset: m.Stale > 0}
 		if in.Settings.AtRest == storage.AtRestNone {

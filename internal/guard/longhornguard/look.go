@@ -27,6 +27,8 @@ type Look struct {
 	Moves *bool `json:"moves,omitempty"`
 	// Managers are the nodes on which instance managers should run, with what they have: by name.
 	Managers map[string]Managers `json:"managers,omitempty"`
+	// Unheld are the nodes that must not go, and from which autoscalers are not held back.
+	Unheld []string `json:"unheld,omitempty"`
 }
 
 // Managers are the instance managers of a node.

@@ -45,6 +45,8 @@ type sight struct {
 	world     longhorn.World
 	decision  longhorn.Decision
 	admission []longhorn.Admission
+	unheld    []string // nodes that must not go, and from which autoscalers are not held back
+	missed    []string // those of which that is news
 }
 
 func (c *cluster) look(ctx context.Context, from *Reader, turns longhorn.Turns) (s sight, err error) {
@@ -65,7 +67,23 @@ func (c *cluster) look(ctx context.Context, from *Reader, turns longhorn.Turns) 
 		s.world.Managers[i].Ended = s.ended(s.world.Managers[i])
 	}
 	s.decision, s.admission = longhorn.DecideInTurn(s.world, turns)
+	s.unheld = unheld(objects.Nodes, s.decision, storage.ClusterKey{Namespace: c.policy.Namespace, Name: c.policy.Name})
 	return s, nil
+}
+
+// unheld lists the nodes that must not go, and from which autoscalers are not held back, by name.
+func unheld(nodes []corev1.Node, d longhorn.Decision, policy storage.ClusterKey) (names []string) {
+	stays := map[string]bool{}
+	for _, n := range d.Nodes {
+		stays[n.Node] = n.Stay
+	}
+	for i := range nodes {
+		if n := &nodes[i]; stays[n.Name] && kube.Unheld(n, policy) {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // stopping is the state of an instance manager whose pod is not ready, whatever Longhorn says of it.
@@ -127,7 +145,7 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 func (s sight) told() longhornguard.Look {
 	l := longhornguard.Look{
 		Summary: s.decision.Summary(), Admitted: s.admission, Managers: s.managers(), Settings: s.world.Settings,
-		Moves: &s.world.EvictOnRemoval,
+		Moves: &s.world.EvictOnRemoval, Unheld: s.unheld,
 	}
 	copies := map[string]int{}
 	for _, r := range s.world.Replicas {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
 )
 
@@ -81,6 +83,7 @@ func (c *cluster) watch(
 		if err != nil {
 			return in.Last, err
 		}
+		s.missed = w.missed(s)
 		now := activities.Watched{Fingerprint: s.fingerprint()}
 		switch {
 		case !now.News(in.Last):
@@ -126,7 +129,8 @@ func timeUntil(at time.Time) <-chan time.Time {
 
 // canWait tells whether whoever knows of another sight need not know of this one at once.
 func (s sight) canWait(known known) bool {
-	return reflect.DeepEqual(known.managers, s.managers()) && known.decision.Waits(s.decision)
+	return reflect.DeepEqual(known.managers, s.managers()) && known.decision.Waits(s.decision) &&
+		!slices.ContainsFunc(s.missed, func(node string) bool { return !slices.Contains(known.missed, node) })
 }
 
 // opens names the nodes that may leave, and could not as far as was known.
@@ -151,7 +155,8 @@ func (s sight) fingerprint() string {
 		Managers []longhorn.Verdict
 		Running  any
 		Faults   []longhorn.Fault
-	}{s.decision.Nodes, s.decision.Managers, s.managers(), s.decision.Faults})
+		Missed   []string `json:",omitempty"`
+	}{s.decision.Nodes, s.decision.Managers, s.managers(), s.decision.Faults, s.missed})
 	if err != nil {
 		return err.Error() // cannot happen with these types
 	}
@@ -185,6 +190,8 @@ type watched struct {
 	next   chan struct{}
 	told   known
 	rested time.Time // when something was told that could wait
+	// held are the nodes that stay and from which autoscalers were held back once they did; nil: not known.
+	held map[string]bool
 }
 
 // known is what was told last.
@@ -192,6 +199,7 @@ type known struct {
 	fingerprint string
 	decision    longhorn.Decision
 	managers    map[string]longhornguard.Managers
+	missed      []string
 }
 
 // toldBy is what was told by a fingerprint. A worker that has just begun has told nothing.
@@ -205,10 +213,27 @@ func (w *watched) toldBy(fingerprint string) (k known, is bool) {
 func (w *watched) tells(s sight, couldWait bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = known{s.fingerprint(), s.decision, s.managers()}
+	w.told = known{s.fingerprint(), s.decision, s.managers(), s.missed}
 	if couldWait {
 		w.rested = time.Now()
 	}
+}
+
+// missed lists the nodes that lack what held autoscalers back from them. From one that stays since a moment ago they are
+// about to be held back anyway; of a process that has just begun nobody knows since when.
+func (w *watched) missed(s sight) (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held := map[string]bool{}
+	for _, n := range s.decision.Nodes {
+		was, is := w.held == nil || w.held[n.Node], !slices.Contains(s.unheld, n.Node)
+		if n.Stay && was && !is {
+			names = append(names, n.Node)
+		}
+		held[n.Node] = n.Stay && (was || is)
+	}
+	w.held = held
+	return names
 }
 
 // nextRest is when something is told that can wait from now on.
@@ -296,7 +321,7 @@ func matters(before, now any) bool {
 	if !isNode || !still {
 		return true
 	}
-	return !reflect.DeepEqual(node(was, nil), node(is, nil))
+	return !reflect.DeepEqual(node(was, nil), node(is, nil)) || !kube.SameHolds(was, is)
 }
 
 // watchedObjects are one of each kind that a decision depends on.

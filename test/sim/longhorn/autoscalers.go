@@ -56,6 +56,8 @@ func (w *World) Untaint(name string) {
 // FreshTaint is the value of a taint that was set just now, ago or in the future.
 func FreshTaint(ago time.Duration) string { return strconv.FormatInt(time.Now().Add(-ago).Unix(), 10) }
 
+const scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+
 // Autoscale has Cluster Autoscaler, or Karpenter, remove a node: it taints the node, evicts what is on it, and removes
 // the machine when it is empty. After two minutes it gives up, and takes its taint back, or forgets it; Karpenter goes
 // on for as long as the object is being deleted. A node from which it is held back it does not choose.
@@ -66,7 +68,7 @@ func (w *World) Autoscale(name string, karpenter bool, manner int) {
 		if n == nil || len(w.nodes) <= 3 || n.DeletionTimestamp != nil {
 			return
 		}
-		if n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] == "true" {
+		if n.Annotations[scaleDownDisabled] == "true" {
 			w.HeldBack++
 			w.tell("autoscalers are held back from %s", name)
 			return

@@ -216,6 +216,8 @@ func (w *World) Leftovers() (out []string) {
 		case !is && heldBack(n) == "" && w.policy.Spec.Longhorn.EvictOnRemoval: // what it keeps would be moved
 		case !is && heldBack(n) == "":
 			say("autoscalers are not held back from %s, which is kept", name)
+		case !is && n.Annotations[scaleDownDisabled] != "true":
+			say("the Cluster Autoscaler is not held back from %s, which is kept", name)
 		case is && heldBack(n) != "":
 			say("autoscalers are held back from %s, which is not kept", name)
 		}

@@ -94,6 +94,22 @@ func (w *World) DeleteNode(name string) {
 	})
 }
 
+// Unhold has a person take away what holds the Cluster Autoscaler back from a node, or all that lockkeeper set there.
+func (w *World) Unhold(name string, all bool) {
+	w.happens(func() {
+		n := w.nodes[name]
+		if n == nil || heldBack(n) == "" {
+			return
+		}
+		w.tell("a person takes what holds autoscalers back off %s, all: %t", name, all)
+		if delete(n.Annotations, scaleDownDisabled); all {
+			delete(n.Annotations, "karpenter.sh/do-not-disrupt")
+			delete(n.Annotations, kube.HeldBack)
+		}
+		w.wroteNode(n)
+	})
+}
+
 // Volume has something happen to a volume: it is attached by a workload or a person, detached, made or deleted.
 func (w *World) Volume(what string, which int) {
 	w.happens(func() {
