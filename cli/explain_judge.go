@@ -57,6 +57,7 @@ var inTheWay = []look{
 	ifRefused(lookDownElsewhere),
 	lookMons, // a lease does not help a mon that has to stay
 	ifRefused(lookClean),
+	lookDisconnected,
 	ifRefused(lookSilent),
 	lookPods,
 	lookRunning,

@@ -154,6 +154,19 @@ func lookClean(f Facts) []Obstacle {
 	return []Obstacle{o}
 }
 
+// lookDisconnected names OSDs that have lost the monitors.
+func lookDisconnected(f Facts) []Obstacle {
+	if f.Now == nil || f.Now.View.Disconnected.Within(f.Domain) {
+		return nil
+	}
+	return []Obstacle{{
+		Name: budget.ReasonDisconnected, Since: f.since(budget.ReasonDisconnected),
+		What: budget.WhoIsDisconnected(f.Now.View.Disconnected),
+		Change: "restart them, with the keys that Ceph has for them now (`ceph auth get osd.N`); of those in one failure domain a " +
+			"drain or `lockkeeper restart-osds` may do it",
+	}}
+}
+
 func lookSilent(f Facts) []Obstacle {
 	if f.Now == nil || f.Now.Known == nil || f.Now.Known.Life.String() == "" {
 		return nil

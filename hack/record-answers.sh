@@ -41,6 +41,7 @@ for release in "${@:-16 18 20}"; do
     ceph osd set-group noout node-b node-e 2>/dev/null
     until_says 30 '^"name":"active\+clean" $' settled
     everything clean
+    record clean features
     ceph osd unset-group noout node-b node-e 2>/dev/null
     kubectl -n rook-ceph scale deployment rook-ceph-osd-0 --replicas=0 >/dev/null
     until_says 60 '"name":"active\+undersized' settled

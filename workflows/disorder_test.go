@@ -195,6 +195,10 @@ func (d *disorder) odd(kind string, which int) bool {
 		d.CopyMark(fmt.Sprintf("osd.%d", which%osds), fmt.Sprintf("osd.%d", (which+1)%osds))
 	case "unready":
 		d.Unready(fmt.Sprintf("osd.%d", which%osds), time.Duration(1+which)*time.Second)
+	case "disconnect":
+		d.Disconnect(fmt.Sprintf("osd.%d", which%osds))
+	case "reconnect":
+		d.Reconnect()
 	case "scale":
 		d.scale(fmt.Sprintf("osd.%d", which%osds))
 	default:
@@ -225,6 +229,7 @@ func (d *disorder) scale(osd string) {
 
 // evenOut ends what is odd.
 func (d *disorder) evenOut() {
+	d.Reconnect()
 	for _, f := range flags {
 		d.PersonSetsFlag(f, false)
 	}

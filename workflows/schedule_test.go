@@ -133,7 +133,7 @@ var policies = []string{"second policy", "policy elsewhere", "policy elsewhere",
 
 // oddities are what may happen beside everything else in every -sim.oddities-th schedule.
 var oddities = strings.Split("flag,flag,flag,nobody at rest,somebody at rest,copy mark,copy mark,unready,unready,"+
-	"unready,scale,scale", ",")
+	"unready,scale,scale,disconnect,disconnect,disconnect,reconnect", ",")
 
 // fences are what may happen beside everything else in every -sim.fencing-th schedule.
 var fences = strings.Split("lose power,lose power,lose power,lose power,lose power,power returns,power returns,"+

@@ -27,6 +27,7 @@ const (
 	ReasonRefusedByStorage   = "NotOKToStop"        // ok-to-stop said no
 	ReasonMonQuorum          = "MonQuorum"          // a mon is out, and all others are needed
 	ReasonNoSignOfLife       = "NoSignOfLife"       // a daemon that is up has not reported since it was asked
+	ReasonDisconnected       = "OSDsDisconnected"   // a daemon that is up has no connection to the monitors
 	// Kubernetes has lost a node whose daemons are up by the storage cluster's word
 	ReasonNodeNotReady = "NodeNotReady"
 	ReasonLeaving      = "NodeLeaving" // a node is leaving, and nothing depends on it

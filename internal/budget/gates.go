@@ -20,6 +20,7 @@ var openGates = []gate{
 	gateTolerant,   // the pools can bear the loss of a domain at all
 	gateSelectable, // its pods can be told from the others
 	gateConfined,   // nothing is down anywhere else
+	gateConnected,  // nobody elsewhere has lost the monitors
 	gateProven,     // the data was whole, or is known to be whole enough
 	gateReachable,  // no node elsewhere is lost to Kubernetes
 	gateAlive,      // nobody hangs elsewhere; last, since to ask takes a while
@@ -86,6 +87,31 @@ func gateConfined(in Input, d storage.FailureDomain) (string, string, bool) {
 		}
 	}
 	return "", "", false
+}
+
+// gateConnected lets a domain open only when no daemon elsewhere has lost the monitors. The placement groups that it
+// leads would not agree on who has them once others of theirs have gone, whatever Ceph says of who may stop. Those of
+// the domain itself are no reason: they have to be restarted.
+func gateConnected(in Input, d storage.FailureDomain) (string, string, bool) {
+	if in.View.Disconnected.Within(d) {
+		return "", "", false
+	}
+	return ReasonDisconnected, WhoIsDisconnected(in.View.Disconnected), true
+}
+
+// WhoIsDisconnected says who has lost the monitors; "" for nobody.
+func WhoIsDisconnected(d *storage.Disconnected) string {
+	if d == nil {
+		return ""
+	}
+	who := strings.Join(d.Examples, ", ")
+	switch more := d.Daemons - len(d.Examples); {
+	case len(d.Examples) == 0:
+		who = fmt.Sprintf("%d OSDs (which, is not known: %s)", d.Daemons, d.Why)
+	case more > 0:
+		who = fmt.Sprintf("%s and %d more", who, more)
+	}
+	return who + ": up, and without a session with any monitor, so that PGs stand still when others stop; restart them"
 }
 
 // gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the
@@ -249,7 +275,8 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	if !timedOut(in) && countMissed(in, in.View.Domain(domain.Name)) == 0 {
+	lacks := countMissed(in, in.View.Domain(domain.Name)) > 0 || in.View.Disconnected != nil // who has lost the mons is there
+	if !timedOut(in) && !lacks {
 		return storage.Answer{Reason: notClean(in)}
 	}
 	return storage.Answer{OK: true}

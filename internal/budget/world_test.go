@@ -166,6 +166,8 @@ func (w *world) say(word string) {
 		w.in.Unheard = true
 	case "lost":
 		w.lost = value
+	case "disconnected":
+		w.in.View.Disconnected = disconnected(list)
 	case "life":
 		w.sayLife(value)
 	case "opened":
@@ -201,6 +203,18 @@ func (w *world) say(word string) {
 		o := &w.osds[number(id)]
 		o.Up, o.Pod = up == "up", storage.PodState(pod)
 	}
+}
+
+// disconnected is one OSD of each of these zones, or two of which nobody knows which they are.
+func disconnected(zones []string) *storage.Disconnected {
+	if zones[0] == "unknown" {
+		return &storage.Disconnected{Daemons: 2, Why: "mon.a gave no answer"}
+	}
+	d := &storage.Disconnected{Daemons: len(zones), Domains: zones}
+	for _, z := range zones {
+		d.Examples = append(d.Examples, "osd.3 in "+z)
+	}
+	return d
 }
 
 // sayLife: "none", or "x" for an answer to a question about x, or "x:2" for one that names two OSDs.

@@ -25,6 +25,8 @@ func TestCommandsAreExactly(t *testing.T) {
 	calls := map[string]func(ceph.Client){
 		"Status":                func(c ceph.Client) { c.Status(ctx) },
 		"QuorumStatus":          func(c ceph.Client) { c.QuorumStatus(ctx) },
+		"OSDSessions":           func(c ceph.Client) { c.OSDSessions(ctx) },
+		"ConnectedOSDs(a)":      func(c ceph.Client) { c.ConnectedOSDs(ctx, []string{"a"}) },
 		"OSDDump":               func(c ceph.Client) { c.OSDDump(ctx) },
 		"OSDEpoch":              func(c ceph.Client) { c.OSDEpoch(ctx) },
 		"CrushDump":             func(c ceph.Client) { c.CrushDump(ctx) },

@@ -20,6 +20,10 @@ type monitors struct {
 	before  func(prefix string) // each is answered; nil: nothing happens
 }
 
+func (m *monitors) MonitorCommand(ctx context.Context, _ string, command []byte) ([]byte, string, error) {
+	return m.MonCommand(ctx, command)
+}
+
 type reply struct {
 	output string
 	status string

@@ -25,6 +25,9 @@ type Reading struct {
 	// Map and Crush belong together. They are shared with later readings: look, do not touch.
 	Map   *OSDMap
 	Crush *CrushMap
+	// Disconnected are the OSDs that are up and have had no session with a monitor for longer than it takes to turn to
+	// another one.
+	Disconnected Disconnected
 }
 
 // Reader takes readings. It keeps the last OSD map and CRUSH map, which are megabytes in a big cluster, and fetches
@@ -35,6 +38,8 @@ type Reader struct {
 
 	mu   sync.Mutex // guards last, and is not held while Ceph is asked: who waits for it would wait for another's timeout
 	last maps
+
+	connections connections
 }
 
 // maps are an OSD map and the CRUSH map of its CrushVersion.
@@ -92,6 +97,10 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
+	disconnected, err := r.disconnected(ctx, now.osd, status.QuorumNames)
+	if err != nil {
+		return Reading{}, err
+	}
 	quorum, err := asking(ctx, &r.heard, r.client.QuorumStatus)
 	if err != nil {
 		return Reading{}, err
@@ -99,7 +108,9 @@ func (r *Reader) read(ctx context.Context) (Reading, error) {
 	if reason := contradiction(status, quorum, now.osd); reason != "" {
 		return Reading{Unavailable: reason}, nil
 	}
-	return Reading{Status: status, Quorum: quorum, Map: now.osd, Crush: now.crush}, nil
+	return Reading{
+		Status: status, Quorum: quorum, Map: now.osd, Crush: now.crush, Disconnected: disconnected,
+	}, nil
 }
 
 // contradiction says why the parts of a reading do not make a whole, or "" if they do.

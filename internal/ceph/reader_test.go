@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +24,13 @@ func healthy(t testing.TB) *monitors {
 		"osd dump":       {output: answer(t, "clean.osd-dump")},
 		"osd crush dump": {output: answer(t, "clean.osd-crush-dump")},
 		"osd stat":       {output: `{"epoch":27}`},
+		"features":       {output: sessions(6)},
 	}}
+}
+
+// sessions is the answer of monitors who have sessions with so many OSDs, half of them of an older release.
+func sessions(osds int) string {
+	return fmt.Sprintf(`{"mon": [{"num": 3}], "osd": [{"num": %d}, {"num": %d}], "client": [{"num": 9}]}`, osds/2, osds-osds/2)
 }
 
 const minority = `{"election_epoch":12,"quorum_names":["a"],"monmap":{"mons":[{"name":"a"},{"name":"b"},{"name":"c"}]}}`
@@ -55,14 +63,14 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Empty(t, first.Unavailable)
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"},
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "quorum_status"},
 		mons.asked())
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
 	require.Same(t, first.Map, again.Map)
-	require.Equal(t, []string{"status", "osd stat", "quorum_status"}, mons.asked(),
-		"an idle cluster costs three small commands")
+	require.Equal(t, []string{"status", "osd stat", "features", "quorum_status"}, mons.asked(),
+		"an idle cluster costs four small commands")
 
 	mons.change("status", `"epoch": 27`, `"epoch": 28`)
 	mons.change("osd dump", `"epoch": 27`, `"epoch": 28`)
@@ -71,7 +79,7 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(28), moved.Map.Epoch)
 	require.Same(t, first.Crush, moved.Crush, "the CRUSH map did not change")
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "quorum_status"}, mons.asked())
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "features", "quorum_status"}, mons.asked())
 
 	// The OSD map moves on between status and osd stat: the newer one counts.
 	mons.change("osd dump", `"epoch": 28`, `"epoch": 29`)
@@ -81,7 +89,7 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(29), moved.Map.Epoch)
 	require.NotSame(t, first.Crush, moved.Crush)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "quorum_status"},
+	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "quorum_status"},
 		mons.asked())
 }
 
@@ -133,7 +141,7 @@ func TestMapsBelongTogether(t *testing.T) {
 			require.Empty(t, reading.Unavailable)
 			require.Equal(t, int64(epoch), reading.Map.Epoch)
 			asked := mons.asked()
-			require.Equal(t, c.asks, asked[1:len(asked)-1])
+			require.Equal(t, c.asks, asked[1:len(asked)-2])
 		})
 	}
 }
@@ -215,6 +223,88 @@ func TestReadFails(t *testing.T) {
 	cancel()
 	_, err := ceph.NewReader(ceph.Client{Commander: healthy(t)}).Read(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestReadMissesSessions: an OSD that is up and has had no session with a monitor for longer than it takes to turn to
+// another one has lost the monitors. Whoever is about to come up has a session, too, and hides that from who counts.
+func TestReadMissesSessions(t *testing.T) {
+	type step struct {
+		after    time.Duration
+		sessions int
+		by       string // name, of osd.0 to osd.5; "-": nobody may ask
+		want     ceph.Disconnected
+	}
+	for name, c := range map[string]struct {
+		down  bool // osd.5 is
+		steps []step
+	}{
+		"they turn to another monitor": {false, []step{
+			{0, 6, "012345", ceph.Disconnected{}},
+			{time.Minute, 4, "0123", ceph.Disconnected{}},
+			{5 * time.Second, 5, "01235", ceph.Disconnected{}},
+			{2 * time.Second, 6, "", ceph.Disconnected{}},
+		}},
+		"two do not": {false, []step{
+			{0, 4, "0123", ceph.Disconnected{}},
+			{5 * time.Second, 4, "0123", ceph.Disconnected{}},
+			{time.Second, 4, "0123", ceph.Disconnected{OSDs: []int{4, 5}}},
+			{3 * time.Second, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
+			{time.Second, 6, "", ceph.Disconnected{}},
+		}},
+		"one hides behind one that comes up": {true, []step{
+			{0, 5, "01235", ceph.Disconnected{}},
+			{7 * time.Second, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
+		}},
+		"nobody may ask": {false, []step{
+			{0, -1, "", ceph.Disconnected{Uncounted: true}},
+			{time.Minute, -1, "", ceph.Disconnected{Uncounted: true}},
+		}},
+		"nobody may ask who": {false, []step{
+			{0, 4, "-", ceph.Disconnected{}},
+			{6 * time.Second, 4, "-", ceph.Disconnected{Unnamed: 2, Why: "ceph sessions: access denied (permission denied)"}},
+			{time.Second, 6, "-", ceph.Disconnected{}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mons := healthy(t)
+				if c.down {
+					dump := mons.answers["osd dump"].output
+					last := strings.LastIndex(dump, `"up": 1`)
+					mons.answers["osd dump"] = reply{output: dump[:last] + `"up": 0` + dump[last+len(`"up": 1`):]}
+				}
+				reader := ceph.NewReader(ceph.Client{Commander: mons})
+				for _, step := range c.steps {
+					time.Sleep(step.after)
+					mons.answers["features"] = reply{output: sessions(step.sessions)}
+					if step.sessions < 0 {
+						mons.answers["features"] = reply{status: "access denied", code: -int(syscall.EACCES)}
+					}
+					mons.answers["sessions"] = named(step.by)
+					r, err := reader.Read(t.Context())
+					require.NoError(t, err)
+					require.Empty(t, r.Unavailable)
+					if step.want.Why != "" {
+						require.Contains(t, r.Disconnected.Why, step.want.Why)
+						r.Disconnected.Why = step.want.Why
+					}
+					require.Equal(t, step.want, r.Disconnected, "%+v", step)
+				}
+			})
+		})
+	}
+}
+
+// named are the sessions of a monitor, by the digits of OSDs.
+func named(osds string) reply {
+	if osds == "-" {
+		return reply{status: "access denied", code: -int(syscall.EACCES)}
+	}
+	all := []string{}
+	for _, id := range osds {
+		all = append(all, fmt.Sprintf(`{"entity_name": "osd.%c", "authenticated": true, "open": true}`, id))
+	}
+	return reply{output: "[" + strings.Join(all, ",") + "]"}
 }
 
 // TestReadAtOnce: the observer and the watcher of a cluster share its reader.

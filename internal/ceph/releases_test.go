@@ -30,6 +30,9 @@ func TestEveryRelease(t *testing.T) {
 					r := recorded{t, release, situation, pgs}
 					r.status(down)
 					r.quorum()
+					if situation == "clean" {
+						r.sessions()
+					}
 					r.osdMap(down)
 					r.crush()
 					r.questions(down)
@@ -109,6 +112,12 @@ func (r recorded) status(down bool) {
 	require.NoError(r, err)
 	require.True(r, m.Available)
 	require.Equal(r, "a", m.Name)
+}
+
+func (r recorded) sessions() {
+	n, err := r.client("features").OSDSessions(context.Background())
+	require.NoError(r, err)
+	require.Equal(r, 6, n)
 }
 
 func (r recorded) quorum() {

@@ -40,10 +40,26 @@ func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 	case h.PGs < expected:
 		// New pools, or a new manager that has not heard of all groups.
 		h.Reason = fmt.Sprintf("the manager knows %d of %d PGs", h.PGs, expected)
+	case reading.Disconnected.Some() > 0:
+		h.Reason = disconnected(reading)
 	default:
 		h.Clean = true
 	}
+	if h.PGsClean < h.PGs && reading.Disconnected.Some() > 0 {
+		h.Reason += "; " + disconnected(reading)
+	}
 	return h
+}
+
+// disconnected says how many OSDs the monitors do not hear.
+func disconnected(reading ceph.Reading) string {
+	up := 0
+	for i := range reading.Map.OSDs {
+		if reading.Map.OSDs[i].Up {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d of %d OSDs that are up have no session with a monitor", reading.Disconnected.Some(), up)
 }
 
 // expectable are the parts of a placement group's state that the loss of one failure domain, and its return, explain:

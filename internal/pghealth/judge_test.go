@@ -48,6 +48,26 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestDisconnected: with OSDs that no monitor hears the data is not clean, whatever its groups say.
+func TestDisconnected(t *testing.T) {
+	c := newCluster()
+	c.settle(t)
+	c.say("active+clean", 32)
+	require.True(t, c.look().Clean)
+	r := c.reading()
+	r.Disconnected.OSDs = []int{1, 4}
+	h := c.tracker.Observe(pghealth.Sample{Reading: r})
+	require.True(t, h.Fresh)
+	require.False(t, h.Clean)
+	require.Equal(t, "2 of 6 OSDs that are up have no session with a monitor", h.Reason)
+	c.say("active+clean", 31)
+	c.also("peering", 1)
+	r = c.reading()
+	r.Disconnected.OSDs = []int{1, 4}
+	require.Equal(t, "1 of 32 PGs are not clean: peering; 2 of 6 OSDs that are up have no session with a monitor",
+		c.tracker.Observe(pghealth.Sample{Reading: r}).Reason)
+}
+
 // TestPassingStates: for moments after a change groups are stale or unknown, which counts only once it is known to be
 // true.
 func TestPassingStates(t *testing.T) {

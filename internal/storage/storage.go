@@ -239,6 +239,22 @@ func (m Mon) String() string {
 	}
 }
 
+// Disconnected are daemons that serve, and that the storage cluster's governors do not hear: when another daemon goes
+// with which they share data, nobody agrees any more on who has it, and it stands still until they are restarted.
+type Disconnected struct {
+	Daemons int `json:"daemons"`
+	// Domains are the failure domains that they belong to, by name; empty: nobody knows which daemons they are. Why says
+	// why not.
+	Domains  []string `json:"domains,omitempty"`
+	Examples []string `json:"examples,omitempty"` // a few of them: "osd.3 in zone-y"
+	Why      string   `json:"why,omitempty"`
+}
+
+// Within tells whether all of them are known to be in one failure domain.
+func (d *Disconnected) Within(domain FailureDomain) bool {
+	return d == nil || len(d.Domains) == 1 && d.Domains[0] == domain.Name
+}
+
 // View is what one observation saw of a storage cluster: its own map and Kubernetes, read one right after the other.
 type View struct {
 	At time.Time `json:"at"`
@@ -297,6 +313,8 @@ type View struct {
 	MonKey string `json:"monKey,omitempty"`
 	// IdleMons is how many mon pods are ready beyond those in quorum.
 	IdleMons int `json:"idleMons,omitempty"`
+	// Disconnected are daemons that the governors do not hear although they are up; nil: there are none, or nobody knows.
+	Disconnected *Disconnected `json:"disconnected,omitempty"`
 	// Marks is what the marks on the daemons' pods say; nil: whoever looked did not know of marks yet.
 	Marks *Marks `json:"marks,omitempty"`
 	// MonsMixed: some mon pods have a controller and some have none, so that no budget can count how many there should be.

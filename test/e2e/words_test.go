@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,14 +48,15 @@ var words = map[string]word{
 	"delete-node":  {"NODE", func(w *world, a []string) error { return w.run("kubectl", "delete", "node", a[0]) }},
 	"restore-node": {"NODE", func(w *world, a []string) error { return w.fault("node-return", a[0]) }},
 
-	"fail":   {"DAEMON", func(w *world, a []string) error { return w.failDaemon(a[0]) }},
-	"mend":   {"DAEMON", func(w *world, a []string) error { return w.scale(a[0], 1) }},
-	"hang":   {"DAEMON|NODE", func(w *world, a []string) error { return w.hang(a[0], "hang") }},
-	"resume": {"DAEMON|NODE", func(w *world, a []string) error { return w.hang(a[0], "resume") }},
-	"crash":  {"worker|watch", func(w *world, a []string) error { return w.stop(a[0], syscall.SIGKILL) }},
-	"start":  {"worker|watch", func(w *world, a []string) error { return w.start(a[0]) }},
-	"out":    {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "out", a[0]) }},
-	"in":     {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "in", a[0]) }},
+	"fail":       {"DAEMON", func(w *world, a []string) error { return w.failDaemon(a[0]) }},
+	"mend":       {"DAEMON", func(w *world, a []string) error { return w.scale(a[0], 1) }},
+	"hang":       {"DAEMON|NODE", func(w *world, a []string) error { return w.hang(a[0], "hang") }},
+	"resume":     {"DAEMON|NODE", func(w *world, a []string) error { return w.hang(a[0], "resume") }},
+	"crash":      {"worker|watch", func(w *world, a []string) error { return w.stop(a[0], syscall.SIGKILL) }},
+	"start":      {"worker|watch", func(w *world, a []string) error { return w.start(a[0]) }},
+	"disconnect": {"OSD", func(w *world, a []string) error { return w.disconnect(a[0]) }},
+	"out":        {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "out", a[0]) }},
+	"in":         {"OSD", func(w *world, a []string) error { return w.run("ceph", "osd", "in", a[0]) }},
 
 	"noout-by-hand": {
 		"HOST",
@@ -249,6 +251,39 @@ func (w *world) hang(what, verb string) error {
 		return w.fault("node-"+verb, what)
 	}
 	return w.signalDaemon("pod-"+verb, what)
+}
+
+// disconnect changes an OSD's key, and kills the monitor that hears it, until none does. The OSD finds its new key when it
+// is restarted.
+func (w *world) disconnect(osd string) error {
+	if err := w.newKey(osd); err != nil {
+		return err
+	}
+	if err := w.bringKey(osd); err != nil {
+		return err
+	}
+	return until(patience, func() error {
+		var q struct {
+			Names []string `json:"quorum_names"`
+		}
+		if err := w.ask(&q, "quorum_status"); err != nil {
+			return err
+		}
+		for _, name := range q.Names {
+			var sessions []struct {
+				Entity string `json:"entity_name"`
+			}
+			if err := w.read(&sessions, "ceph", "tell", "mon."+name, "sessions"); err != nil {
+				return err
+			}
+			for _, s := range sessions {
+				if s.Entity == osd {
+					return cmp.Or(w.signalDaemon("pod-kill", "mon."+name), fmt.Errorf("mon.%s has a session with it", name))
+				}
+			}
+		}
+		return nil
+	})
 }
 
 func (w *world) awaitNoout(host string, want bool) error {

@@ -73,6 +73,40 @@ func (m monitor) MonCommand(ctx context.Context, text []byte) (output []byte, st
 	return output, "", err
 }
 
+// MonitorCommand implements ceph.MonitorCommander. The only command is sessions.
+func (m monitor) MonitorCommand(ctx context.Context, name string, _ []byte) (output []byte, status string, err error) {
+	if err := m.blocks(ctx, command{Prefix: "sessions"}); err != nil {
+		return nil, "", err
+	}
+	err = m.w.request(ctx, "ceph sessions", func() error {
+		output, err = json.Marshal(m.w.sessions(name))
+		return err
+	})
+	return output, "", err
+}
+
+// session is one that an OSD has with a monitor.
+type session struct {
+	EntityName    string `json:"entity_name"`
+	Authenticated bool   `json:"authenticated"`
+	Open          bool   `json:"open"`
+}
+
+// sessions are those that a monitor has with OSDs; "": all of the quorum.
+func (w *World) sessions(monitor string) []session {
+	out := []session{}
+	in := w.quorumNames()
+	for _, o := range w.osds {
+		if !o.running || !o.cutAt.IsZero() || len(in) == 0 {
+			continue
+		}
+		if with := in[o.id%len(in)]; monitor == "" || monitor == with {
+			out = append(out, session{o.name(), true, true})
+		}
+	}
+	return out
+}
+
 // commandOf reads a command. The same few are asked over and over.
 func (w *World) commandOf(text []byte) (c command, err error) {
 	if known, ok := w.commands.Load(string(text)); ok {
@@ -131,6 +165,8 @@ func (w *World) answer(c command) (any, error) {
 		return w.osdMap(), nil
 	case "osd crush dump":
 		return w.crushMap(), nil
+	case "features":
+		return map[string]any{"osd": []map[string]int{{"num": len(w.sessions(""))}}}, nil
 	case "quorum_status":
 		return w.quorumStatus(), nil
 	case "mgr stat":

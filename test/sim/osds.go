@@ -106,7 +106,7 @@ func (w *World) startOSD(o *osd) bool {
 	if o.running {
 		return true
 	}
-	o.running, o.booted, o.hung = true, false, false
+	o.running, o.booted, o.hung, o.cutAt = true, false, false, time.Time{}
 	o.hangs++
 	w.later(osdBoots, func() { w.markUp(o) })
 	return true

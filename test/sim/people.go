@@ -341,6 +341,33 @@ func (w *World) tamper(d time.Duration) {
 	}
 }
 
+// Disconnect has a person change an OSD's key in Ceph, so that it loses its session with a monitor and gets no other one
+// until it is restarted. It serves all the same.
+func (w *World) Disconnect(osd string) {
+	w.happens(func() {
+		for _, o := range w.osds {
+			if o.name() == osd && o.serves() && o.cutAt.IsZero() {
+				w.tell("%s loses the monitors", osd)
+				o.cutAt = time.Now()
+			}
+		}
+	})
+}
+
+// Reconnect has a person restart the OSDs that have lost the monitors, without asking anybody.
+func (w *World) Reconnect() {
+	w.happens(func() {
+		for _, o := range w.osds {
+			if !o.cutAt.IsZero() && o.running {
+				w.tell("a person restarts %s", o.name())
+				w.crashed = time.Now()
+				w.stopOSD(o)
+				w.startOSD(o)
+			}
+		}
+	})
+}
+
 // SlowOperations makes an OSD slow, as a disk does that is about to fail; "": none is.
 func (w *World) SlowOperations(osd string) {
 	w.happens(func() {

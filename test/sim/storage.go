@@ -53,6 +53,7 @@ type osd struct {
 	hung       bool      // its process is stopped, and does not know
 	hungAt     time.Time // since when
 	hangs      int       // how often it was
+	cutAt      time.Time // since when it has no session with a monitor, and will not get one; zero: it has
 
 	version, starting upgrade.Version // of its program: when it last came up, and the one that starts
 }

@@ -199,6 +199,20 @@ func (w *World) lifeless(zone string, longer time.Duration) *osd {
 	return nil
 }
 
+// cutOff finds an OSD outside a zone that has lost the monitors for so long that whoever asks them twice knows.
+func (w *World) cutOff(zone string) *osd {
+	for _, o := range w.osds {
+		if w.domainOf(o) != zone && o.serves() && o.up && !o.cutAt.IsZero() &&
+			time.Since(o.cutAt) > turning+w.signOfLife() {
+			return o
+		}
+	}
+	return nil
+}
+
+// turning is how long an OSD may take to turn to another monitor, and how often who asks is told names.
+const turning = 10 * time.Second
+
 // judgeOpening: nothing opens while an OSD elsewhere gives no sign of life (I3).
 func (w *World) judgeOpening(had *policyv1.PodDisruptionBudget, zone string) {
 	if had != nil && len(opened(had)) > 0 && w.domainNamed(opened(had)[0]) == zone {
@@ -206,6 +220,10 @@ func (w *World) judgeOpening(had *policyv1.PodDisruptionBudget, zone string) {
 	}
 	if o := w.lifeless(zone, w.signOfLife()); o != nil && !w.belated {
 		w.violate("I3: %s opens while %s in %s has been hanging for %s", zone, o.name(), w.domainOf(o), time.Since(o.hungAt))
+	}
+	if o := w.cutOff(zone); o != nil && !w.belated {
+		w.violate("I3: %s opens while %s in %s has had no session with a monitor for %s", zone, o.name(), w.domainOf(o),
+			time.Since(o.cutAt))
 	}
 }
 

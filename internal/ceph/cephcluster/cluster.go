@@ -150,11 +150,16 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 		seen.View.Notes = append(seen.View.Notes, fmt.Sprintf(
 			"no mon that is in quorum is let go, since the mons do not commit anything: %v", uncommitted))
 	}
+	if reading.Disconnected.Uncounted {
+		seen.View.Notes = append(seen.View.Notes, "whether the monitors hear every OSD is not known: the Ceph user lacks the "+
+			"right to ask for features, see deploy/ceph-caps.txt")
+	}
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)
 	}
 	seen.View.Placement, seen.View.Silent = c.digests(reading.Map).placement, reading.Silent.UTC()
 	seen.View.Departed = c.departed.become(departed, seen.View.Departed)
+	seen.View.Disconnected = disconnected(reading.Disconnected, view.Tree, seen.View.FailureDomainType)
 	c.askOKToStop(ctx, &seen.View, view.Tree, reading.Map, in.Domains, in.Nodes)
 	return seen, nil
 }

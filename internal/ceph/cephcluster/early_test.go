@@ -160,6 +160,8 @@ func (m *clockMons) MonCommand(ctx context.Context, command []byte) (output []by
 			"pgmap": {"num_pgs": 3, "pgs_by_state": [{"state_name": "active+clean", "count": 3}]}}`, m.election, m.epoch)
 	case "quorum_status":
 		return m.says(`{"election_epoch": %d, "quorum_names": ["a"], "monmap": {"mons": [{"name": "a"}]}}`, m.election)
+	case "features":
+		return m.says(`{"osd": [{"num": 1000}]}`)
 	case "mgr stat":
 		return m.says(`{"epoch": 1, "available": true, "active_name": "x"}`)
 	case "osd stat":

@@ -185,17 +185,12 @@ func (q *question) answer(outside storage.FailureDomain) (storage.Life, bool) {
 	if len(silent) > 0 && !q.round.Overdue() && time.Since(q.began) < nobodyReports {
 		return l, false
 	}
-	const most = 3
 	l.Silent = len(silent)
 	if len(silent) > 0 && q.elected {
 		l.Meanwhile = "the mons elected a leader, and what an OSD reported before that does not count"
 	}
-	for _, id := range silent[:min(most, len(silent))] {
-		name := ceph.OSDName(id)
-		if domain := q.tree.Find(id, q.domainType); q.domainType != failuredomain.OSDType && domain != "" {
-			name += " in " + domain
-		}
-		l.Examples = append(l.Examples, name)
+	for _, id := range silent[:min(mostExamples, len(silent))] {
+		l.Examples = append(l.Examples, named(id, q.domainType, q.tree.Find(id, q.domainType)))
 	}
 	return l, true
 }

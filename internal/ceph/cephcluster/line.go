@@ -36,8 +36,9 @@ type line struct {
 }
 
 var (
-	_ Conn              = (*line)(nil)
-	_ ceph.OSDCommander = (*line)(nil)
+	_ Conn                  = (*line)(nil)
+	_ ceph.OSDCommander     = (*line)(nil)
+	_ ceph.MonitorCommander = (*line)(nil)
 )
 
 // MonCommand implements ceph.Commander.
@@ -59,6 +60,15 @@ func (l *line) OSDCommand(ctx context.Context, osd int, command []byte) ([]byte,
 		return nil, "", ceph.ErrNoOSDCommands
 	}
 	return conn.OSDCommand(ctx, osd, command)
+}
+
+// MonitorCommand implements ceph.MonitorCommander. That one monitor gives no answer says nothing of the others.
+func (l *line) MonitorCommand(ctx context.Context, monitor string, command []byte) ([]byte, string, error) {
+	conn, reaches := l.now().(ceph.MonitorCommander)
+	if !reaches {
+		return nil, "", ceph.ErrNoMonitorCommands
+	}
+	return conn.MonitorCommand(ctx, monitor, command)
 }
 
 // Close implements Conn.

@@ -35,8 +35,9 @@ type Conn struct {
 }
 
 var (
-	_ ceph.Commander    = (*Conn)(nil)
-	_ ceph.OSDCommander = (*Conn)(nil)
+	_ ceph.Commander        = (*Conn)(nil)
+	_ ceph.OSDCommander     = (*Conn)(nil)
+	_ ceph.MonitorCommander = (*Conn)(nil)
 )
 
 // Connect connects, which takes some 15 ms, or fails within the Config's ConnectTimeout. When ctx ends first, the
@@ -97,6 +98,13 @@ func connectError(config Config, err error) error {
 // MonCommand implements ceph.Commander. A command whose ctx ends is left to itself; it ends within the CommandTimeout.
 func (c *Conn) MonCommand(ctx context.Context, command []byte) ([]byte, string, error) {
 	return c.do(ctx, c.slots, func() ([]byte, string, error) { return c.conn.MonCommand(command) })
+}
+
+// MonitorCommand implements ceph.MonitorCommander. A monitor that hangs gives no answer within the CommandTimeout.
+func (c *Conn) MonitorCommand(ctx context.Context, monitor string, command []byte) ([]byte, string, error) {
+	return c.do(ctx, c.slots, func() ([]byte, string, error) {
+		return c.conn.MonCommandTarget(monitor, [][]byte{command})
+	})
 }
 
 // OSDCommand implements ceph.OSDCommander. An OSD that hangs gives no answer within the CommandTimeout.

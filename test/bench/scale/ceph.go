@@ -128,6 +128,8 @@ func (c *simulatedCeph) MonCommand(_ context.Context, text []byte) ([]byte, stri
 			q.MonMap.Mons = append(q.MonMap.Mons, ceph.Mon{Name: name})
 		}
 		answer = q
+	case "features":
+		answer = map[string]any{"osd": []map[string]int{{"num": len(c.osdMap.OSDs)}}}
 	case "mgr stat":
 		answer = ceph.Manager{Epoch: 4, Available: true, Name: "a"}
 	case "osd last-stat-seq":

@@ -1,0 +1,43 @@
+package cephcluster
+
+import (
+	"slices"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// mostExamples is how many daemons a message names.
+const mostExamples = 3
+
+// disconnected says in which failure domains the OSDs are that have lost the monitors; nil: there are none.
+func disconnected(d ceph.Disconnected, tree *failuredomain.Tree, domainType string) *storage.Disconnected {
+	if d.Some() == 0 {
+		return nil
+	}
+	out := &storage.Disconnected{Daemons: d.Some(), Why: d.Why}
+	if d.Unnamed > 0 {
+		return out
+	}
+	for _, id := range d.OSDs {
+		domain := tree.Find(id, domainType)
+		if !slices.Contains(out.Domains, domain) {
+			out.Domains = append(out.Domains, domain)
+		}
+		if len(out.Examples) < mostExamples {
+			out.Examples = append(out.Examples, named(id, domainType, domain))
+		}
+	}
+	slices.Sort(out.Domains)
+	return out
+}
+
+// named is an OSD and where it is: "osd.3 in zone-y".
+func named(id int, domainType, domain string) string {
+	name := ceph.OSDName(id)
+	if domainType != failuredomain.OSDType && domain != "" {
+		name += " in " + domain
+	}
+	return name
+}

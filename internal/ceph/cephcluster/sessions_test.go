@@ -1,0 +1,45 @@
+package cephcluster
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
+)
+
+// TestDisconnected: in which failure domains those are that have lost the monitors.
+func TestDisconnected(t *testing.T) {
+	crush := &ceph.CrushMap{}
+	require.NoError(t, json.Unmarshal([]byte(`{
+		"types": [{"type_id": 0, "name": "osd"}, {"type_id": 3, "name": "zone"}],
+		"buckets": [
+			{"id": -1, "name": "x", "type_id": 3, "items": [{"id": 0}, {"id": 1}]},
+			{"id": -2, "name": "y", "type_id": 3, "items": [{"id": 2}, {"id": 3}, {"id": 4}]}]}`), crush))
+	for name, c := range map[string]struct {
+		of   ceph.Disconnected
+		want *storage.Disconnected
+	}{
+		"nobody": {ceph.Disconnected{}, nil},
+		"one": {
+			ceph.Disconnected{OSDs: []int{1}},
+			&storage.Disconnected{Daemons: 1, Domains: []string{"x"}, Examples: []string{"osd.1 in x"}},
+		},
+		"in two domains": {
+			ceph.Disconnected{OSDs: []int{1, 2, 3, 4}},
+			&storage.Disconnected{
+				Daemons: 4, Domains: []string{"x", "y"}, Examples: []string{"osd.1 in x", "osd.2 in y", "osd.3 in y"},
+			},
+		},
+		"nobody says which": {
+			ceph.Disconnected{Unnamed: 2, Why: "access denied"}, &storage.Disconnected{Daemons: 2, Why: "access denied"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, disconnected(c.of, failuredomain.NewTree(crush), "zone"))
+		})
+	}
+}
