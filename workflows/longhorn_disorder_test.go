@@ -54,7 +54,8 @@ var longhornKinds = strings.Split("cordon,cordon,cordon,uncordon,uncordon,kubect
 	"old taint,odd taint,untaint,untaint,lose node,lose node,nodes return,nodes return,delete node,add node,attach,"+
 	"workload,workload,workload,detach,detach,create,create,delete,fail replica,fail replica,fail replica,kill manager,"+
 	"replace manager,drain policy,drain policy,drain policy,autoscaler setting,hammer,hammer,helper,worker,watcher,"+
-	"crash,crash,kill keeper,continue,kill job,kill job,cancel job,abort,pause,resume,done,tamper,edit,unhold,one writer", ",")
+	"crash,crash,kill keeper,continue,kill job,kill job,cancel job,abort,pause,resume,done,tamper,edit,unhold,"+
+	"one writer", ",")
 
 var longhornSchedules = rapid.Custom(func(t *rapid.T) longhornSchedule {
 	s := longhornSchedule{

@@ -87,8 +87,8 @@ func TestBudgetsOfOthersFollowTheirNodes(t *testing.T) {
 	}
 }
 
-// TestHoldsAreSetAgain: what held autoscalers back from a node, and was taken away, is set again once for each look that
-// misses it.
+// TestHoldsAreSetAgain: what held autoscalers back from a node, and was taken away, is set again once for each look
+// that misses it.
 func TestHoldsAreSetAgain(t *testing.T) {
 	m := &mind{others: map[string]bool{}}
 	m.observed.Settings = storage.Settings{ManagePodBudgets: true}

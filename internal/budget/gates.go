@@ -275,7 +275,8 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 	if c.Observing || Clean(in) {
 		return storage.Answer{OK: true}
 	}
-	lacks := countMissed(in, in.View.Domain(domain.Name)) > 0 || in.View.Disconnected != nil // who has lost the mons is there
+	// Whoever has lost the mons is in this domain.
+	lacks := countMissed(in, in.View.Domain(domain.Name)) > 0 || in.View.Disconnected != nil
 	if !timedOut(in) && !lacks {
 		return storage.Answer{Reason: notClean(in)}
 	}

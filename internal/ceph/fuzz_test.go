@@ -27,8 +27,11 @@ var asks = map[string]func(ceph.Client) (allowed bool, err error){
 		return false, err
 	},
 	"osd crush dump": func(c ceph.Client) (bool, error) { _, err := c.CrushDump(context.Background()); return false, err },
-	"features":       func(c ceph.Client) (bool, error) { _, err := c.OSDSessions(context.Background()); return false, err },
-	"mgr stat":       func(c ceph.Client) (bool, error) { _, err := c.Manager(context.Background()); return false, err },
+	"features": func(c ceph.Client) (bool, error) {
+		_, err := c.OSDSessions(context.Background())
+		return false, err
+	},
+	"mgr stat": func(c ceph.Client) (bool, error) { _, err := c.Manager(context.Background()); return false, err },
 	"osd ok-to-stop": func(c ceph.Client) (bool, error) {
 		a, err := c.OKToStop(context.Background(), []int{0, 1})
 		return a.OK, err

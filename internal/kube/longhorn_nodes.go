@@ -50,8 +50,8 @@ func PinnedByPerson(n *corev1.Node) bool {
 	return n.Annotations[scaleDownDisabled] == "true" && !slices.Contains(ours, scaleDownDisabled)
 }
 
-// Unheld tells whether autoscalers are not held back from a node as they would be for the sake of a policy: somebody took
-// away what held them.
+// Unheld tells whether autoscalers are not held back from a node as they would be for the sake of a policy: somebody
+// took away what held them.
 func Unheld(n *corev1.Node, policy storage.ClusterKey) bool {
 	return len(heldBack(n, policy.String(), true)) > 0
 }

@@ -97,8 +97,8 @@ func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []s
 	}
 }
 
-// rotateKeys gives each OSD a new key, in Ceph and where it runs: one that loses its session with a monitor would get no
-// other one with the old key. What Ceph 16 cannot tell a running OSD, it finds when it is restarted.
+// rotateKeys gives each OSD a new key, in Ceph and where it runs: one that loses its session with a monitor would get
+// no other one with the old key. What Ceph 16 cannot tell a running OSD, it finds when it is restarted.
 func (w *world) rotateKeys() error {
 	for osd := range 12 {
 		name := fmt.Sprintf("osd.%d", osd)

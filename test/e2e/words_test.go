@@ -253,8 +253,8 @@ func (w *world) hang(what, verb string) error {
 	return w.signalDaemon("pod-"+verb, what)
 }
 
-// disconnect changes an OSD's key, and kills the monitor that hears it, until none does. The OSD finds its new key when it
-// is restarted.
+// disconnect changes an OSD's key, and kills the monitor that hears it, until none does. The OSD finds its new key when
+// it is restarted.
 func (w *world) disconnect(osd string) error {
 	if err := w.newKey(osd); err != nil {
 		return err

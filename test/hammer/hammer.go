@@ -83,8 +83,8 @@ func Clients(ctx context.Context, kubeconfig, namespace, selector string, client
 	return all, nil
 }
 
-// Evict asks once. The client library would ask again and again by itself where it is told to wait: for ten seconds if a
-// budget is not computed yet, or lets nobody go whatever happens.
+// Evict asks once. The client library would ask again and again by itself where it is told to wait: for ten seconds if
+// a budget is not computed yet, or lets nobody go whatever happens.
 func Evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, options *metav1.DeleteOptions) error {
 	e := &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,

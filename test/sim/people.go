@@ -341,8 +341,8 @@ func (w *World) tamper(d time.Duration) {
 	}
 }
 
-// Disconnect has a person change an OSD's key in Ceph, so that it loses its session with a monitor and gets no other one
-// until it is restarted. It serves all the same.
+// Disconnect has a person change an OSD's key in Ceph, so that it loses its session with a monitor and gets no other
+// one until it is restarted. It serves all the same.
 func (w *World) Disconnect(osd string) {
 	w.happens(func() {
 		for _, o := range w.osds {

@@ -151,8 +151,8 @@ func (c *cluster) Observe(ctx context.Context, in activities.Look) (activities.S
 			"no mon that is in quorum is let go, since the mons do not commit anything: %v", uncommitted))
 	}
 	if reading.Disconnected.Uncounted {
-		seen.View.Notes = append(seen.View.Notes, "whether the monitors hear every OSD is not known: the Ceph user lacks the "+
-			"right to ask for features, see deploy/ceph-caps.txt")
+		seen.View.Notes = append(seen.View.Notes, "whether the monitors hear every OSD is not known: the Ceph user lacks "+
+			"the right to ask for features, see deploy/ceph-caps.txt")
 	}
 	if note := c.flushNote(); note != "" {
 		seen.View.Notes = append(seen.View.Notes, note)

@@ -219,8 +219,8 @@ func (w *watched) tells(s sight, couldWait bool) {
 	}
 }
 
-// missed lists the nodes that lack what held autoscalers back from them. From one that stays since a moment ago they are
-// about to be held back anyway; of a process that has just begun nobody knows since when.
+// missed lists the nodes that lack what held autoscalers back from them. From one that stays since a moment ago they
+// are about to be held back anyway; of a process that has just begun nobody knows since when.
 func (w *watched) missed(s sight) (names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
