@@ -150,7 +150,8 @@ func TestWhoCounts(t *testing.T) {
 		},
 		"two pods of one OSD, both ready": {
 			func(w *world) { w.input.Pods = append(w.input.Pods, newPod(2, "node-2", "zone-1")) },
-			6, "more than one ready pod: osd.2",
+			6, "more than one ready pod, of which one has to go (`lockkeeper restart pod/NAME --now --reason ...`): " +
+				"osd.2 (rook-ceph-osd-2, rook-ceph-osd-2)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

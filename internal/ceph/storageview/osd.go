@@ -2,8 +2,10 @@ package storageview
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -147,17 +149,19 @@ func expected(o *osd) bool {
 // checkOSDs finds what about the OSDs does not fit together.
 func checkOSDs(in Input, osds []*osd, domainType string, problems *problems) {
 	for _, o := range osds {
-		ready := 0
+		var ready []string
 		for _, pod := range o.pods {
 			if pod.State == storage.PodReady {
-				ready++
+				ready = append(ready, pod.Name)
 			}
 		}
+		slices.Sort(ready)
 		switch {
-		case !o.expected && ready > 0:
+		case !o.expected && len(ready) > 0:
 			problems.add("ready pods of OSDs that do not serve, which a budget would count as if they did: ", o.pods[0].Name)
-		case ready > 1:
-			problems.add("more than one ready pod: ", o.Name())
+		case len(ready) > 1:
+			problems.add("more than one ready pod, of which one has to go (`lockkeeper restart pod/NAME --now --reason ...`): ",
+				fmt.Sprintf("%s (%s)", o.Name(), strings.Join(ready, ", ")))
 		}
 		switch {
 		case !o.expected:
