@@ -15,7 +15,7 @@ mon_pid() {
 }
 
 cd "$top/internal/ceph/rados"
-go test -c -tags lab -o "$work/rados.test" .
+go test -c -tags lab,netgo,osusergo -o "$work/rados.test" .
 releases=${*:-16 18 20}
 for release in $releases; do
   enter_world "adapter-$release" --temporal=false --ceph "$release"

@@ -2,7 +2,7 @@
 # world.sh: sourced by scripts that run lockkeeper in a lab of their own. Whatever they start is stopped when they end, in
 # whatever way; KEEP=1 leaves a world that was fine running, to play in.
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-export PATH="$top/bin:$top/lab/bin:$PATH"
+eval "$(make -s -C "$top" env)" # the flags as well: with others everything would be compiled once more
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockkeeper.XXXXXX")
 pids=()
 watcher=
