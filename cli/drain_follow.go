@@ -114,6 +114,9 @@ func describeStorage(k *workflows.KeeperStatus) string {
 	switch {
 	case k.Health.PGs == 0:
 		return s + "PGs not known yet"
+	case k.View.Disconnected != nil:
+		return s + fmt.Sprintf("%d of them without a session with any monitor, PGs %d/%d clean", k.View.Disconnected.Daemons,
+			k.Health.PGsClean, k.Health.PGs)
 	case !k.Clean && k.Health.PGsClean == k.Health.PGs:
 		return s + fmt.Sprintf("PGs %d/%d clean by the last report, not proven to be fresh", k.Health.PGsClean, k.Health.PGs)
 	default:

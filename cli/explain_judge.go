@@ -56,8 +56,8 @@ var inTheWay = []look{
 	ifRefused(lookQueue),
 	ifRefused(lookDownElsewhere),
 	lookMons, // a lease does not help a mon that has to stay
+	ifRefused(lookDisconnected),
 	ifRefused(lookClean),
-	lookDisconnected,
 	ifRefused(lookSilent),
 	lookPods,
 	lookRunning,

@@ -129,6 +129,9 @@ func lookClean(f Facts) []Obstacle {
 		return nil
 	}
 	h := f.Now.Health
+	if f.Now.View.Disconnected != nil && h.Fresh && h.PGsClean == h.PGs {
+		return nil // waiting for the data would be of no use: all that is missing was told already
+	}
 	o := Obstacle{
 		Name: budget.ReasonNotProvenClean, Since: f.since(budget.ReasonNotProvenClean),
 		Change: "wait until Ceph has made the data whole: `ceph -s`; it opens by itself within a second",

@@ -44,6 +44,25 @@ func mons(out ...string) []storage.Mon {
 	return all
 }
 
+// loseMonitors lets an OSD of a zone lose the monitors. All PGs are active and clean meanwhile.
+func loseMonitors(w *world, zone string) {
+	w.keeper.View.Disconnected = &storage.Disconnected{
+		Daemons: 1, Domains: []string{zone}, Examples: []string{"osd.7 in " + zone},
+	}
+	w.keeper.View.Domains = []storage.Domain{{
+		Name: "zone-x", LabelValues: []string{"zone-x"}, OKToStop: &storage.Answer{OK: true},
+	}}
+	w.keeper.Clean, w.keeper.Since = false, ago(3*time.Minute)
+	w.keeper.Health = storage.Health{
+		Fresh: true, PGs: 33, PGsClean: 33, ChangeEpoch: 10,
+		Reason: "1 of 6 OSDs that are up have no session with a monitor",
+	}
+	w.keeper.Decision = budget.Decision{
+		Mode: budget.ModeClosed, Reason: budget.ReasonDisconnected,
+		Message: budget.WhoIsDisconnected(w.keeper.View.Disconnected),
+	}
+}
+
 // TestExplain: each thing that can be in the way is found, by its name, and told so that a stranger understands it.
 func TestExplain(t *testing.T) {
 	edit := func(f func(*world)) func() *world { return func() *world { w := newWorld(); f(w); return w } }
@@ -116,6 +135,10 @@ func TestExplain(t *testing.T) {
 			w.keeper.Decision = budget.Decision{Mode: budget.ModeClosed, Reason: budget.ReasonStorageUnavailable}
 			w.keeper.Clean, w.keeper.Since = false, ago(3*time.Minute)
 		}), "node-a", []string{"StorageUnavailable"}, nil},
+		"lost-the-monitors-elsewhere": {
+			edit(func(w *world) { loseMonitors(w, "zone-y") }), "node-a", []string{"OSDsDisconnected"}, nil,
+		},
+		"lost-the-monitors-there": {edit(func(w *world) { loseMonitors(w, "zone-x") }), "node-a", nil, []string{"ClosedForAMoment"}},
 		"down-elsewhere": {edit(func(w *world) {
 			w.keeper.Clean, w.keeper.Health = false, storage.Health{
 				Fresh: true, PGs: 33, PGsClean: 20, ChangeEpoch: 10,
