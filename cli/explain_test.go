@@ -138,7 +138,9 @@ func TestExplain(t *testing.T) {
 		"lost-the-monitors-elsewhere": {
 			edit(func(w *world) { loseMonitors(w, "zone-y") }), "node-a", []string{"OSDsDisconnected"}, nil,
 		},
-		"lost-the-monitors-there": {edit(func(w *world) { loseMonitors(w, "zone-x") }), "node-a", nil, []string{"ClosedForAMoment"}},
+		"lost-the-monitors-there": {
+			edit(func(w *world) { loseMonitors(w, "zone-x") }), "node-a", nil, []string{"ClosedForAMoment"},
+		},
 		"down-elsewhere": {edit(func(w *world) {
 			w.keeper.Clean, w.keeper.Health = false, storage.Health{
 				Fresh: true, PGs: 33, PGsClean: 20, ChangeEpoch: 10,
