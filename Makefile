@@ -80,8 +80,7 @@ test-unit: build ## unit and workflow tests of both modules, of the longest this
 # tests take what is left anyway.
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16
-	$(if $(RUN),,cd lab && $(NO_CGO) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) -timeout 30m ./test)
-	@hack/share.sh LAB_CEPH=$(CEPH) $(if $(ALL)$(RUN),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) ./test/... -count=1 -p 1 -timeout 90m -parallel $(LABS) $(if $(RUN),-run '$(RUN)' -v)
+	@hack/share.sh LAB_CEPH=$(CEPH) LABS=$(LABS) RUN='$(RUN)' $(if $(ALL)$(RUN),TEST_ALL=1) hack/e2e.sh -ldflags=-s $(TESTFLAGS)
 
 .PHONY: test-adapter
 test-adapter: build ## what unit tests take for granted about Ceph, asked of real clusters of 16, 18 and 20

@@ -28,6 +28,7 @@ func TestLonghorn(t *testing.T) {
 		}
 		t.Skip("Longhorn is not built: make test-all, or make longhorn, builds it")
 	}
+	awaitTurn(t, 6)
 	t.Parallel()
 	upAlone(t)
 	t.Cleanup(func() { mustLab(t, "down", "--name", longhornLab) })

@@ -137,10 +137,16 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, extras []ex
 	if err := checkPrograms(cmd.Context(), wanted, progress); err != nil {
 		return err
 	}
-	claim, err := instance.Acquire(wanted)
+	turn, err := awaitTurn(cmd.Context(), wanted, progress)
 	if err != nil {
 		return err
 	}
+	claim, err := instance.Acquire(wanted)
+	if err != nil {
+		turn.Close() // of nil, too
+		return err
+	}
+	claim.Turn = turn
 	defer claim.Release()
 	if err := announce(cmd, claim, wanted, progress); err != nil {
 		return err
@@ -176,6 +182,16 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, extras []ex
 	<-ctx.Done()
 	launched.Stop()
 	return instance.Remove(claim.Config.Instance)
+}
+
+// awaitTurn waits until one lab with a Ceph less is up than may be, if $LAB_TURNS says so. Labs without do not count:
+// they leave the processors to others.
+func awaitTurn(ctx context.Context, wanted instance.Config, progress func(string)) (*os.File, error) {
+	folder := os.Getenv("LAB_TURNS")
+	if folder == "" || !wanted.Ceph {
+		return nil, nil //nolint:nilnil // no need of one
+	}
+	return instance.AwaitTurn(ctx, folder, func() { progress("waiting for other labs to end, as $LAB_TURNS says") })
 }
 
 // checkPrograms says what has to be installed or built before such a lab can be had.

@@ -22,6 +22,8 @@ type Claim struct {
 	Resumed bool
 	// Swept says that the remains of a crash were removed.
 	Swept bool
+	// Turn is held as long as the claim is; nil: there is no need of one.
+	Turn *os.File
 
 	lock  *os.File
 	guard net.Listener
@@ -90,7 +92,11 @@ func (c *Claim) settle(inst Instance) error {
 // Files are what a process must inherit to hold the claim instead of this one.
 func (c *Claim) Files() ([]*os.File, error) {
 	guard, err := c.guard.(*net.TCPListener).File()
-	return []*os.File{c.lock, guard}, err
+	held := []*os.File{c.lock, guard}
+	if c.Turn != nil {
+		held = append(held, c.Turn)
+	}
+	return held, err
 }
 
 // Release gives the claim up, except for whoever inherited it.
@@ -100,6 +106,9 @@ func (c *Claim) Release() {
 	}
 	if c.guard != nil {
 		c.guard.Close()
+	}
+	if c.Turn != nil {
+		c.Turn.Close()
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 	lifelineFile            // reads as ended when whoever started it has
 	lockFile
 	guardFile
+	turnFile // if it has a turn
 )
 
 // message is what a supervisor tells whoever started it.
@@ -135,7 +136,7 @@ type inherited struct {
 
 // inherit takes over the files. None may leak into a child, where they would keep a dead lab's claim.
 func inherit() inherited {
-	for fd := progressFile; fd <= guardFile; fd++ {
+	for fd := progressFile; fd <= turnFile; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	return inherited{
