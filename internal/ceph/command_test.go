@@ -26,7 +26,7 @@ func TestCommandsAreExactly(t *testing.T) {
 		"Status":                func(c ceph.Client) { c.Status(ctx) },
 		"QuorumStatus":          func(c ceph.Client) { c.QuorumStatus(ctx) },
 		"OSDSessions":           func(c ceph.Client) { c.OSDSessions(ctx) },
-		"ConnectedOSDs(a)":      func(c ceph.Client) { c.ConnectedOSDs(ctx, []string{"a"}) },
+		"SessionsOf(a)":         func(c ceph.Client) { c.SessionsOf(ctx, []string{"a"}) },
 		"OSDDump":               func(c ceph.Client) { c.OSDDump(ctx) },
 		"OSDEpoch":              func(c ceph.Client) { c.OSDEpoch(ctx) },
 		"CrushDump":             func(c ceph.Client) { c.CrushDump(ctx) },

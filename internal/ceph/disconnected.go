@@ -24,6 +24,11 @@ func (d Disconnected) Some() int { return max(len(d.OSDs), d.Unnamed) }
 // OSD tries another every 3 s (mon_client_hunt_interval), and leases are renewed as often.
 const turning = 6 * time.Second
 
+// forgotten is how long sessions and OSDs may be counted only for names: a monitor keeps the session of an OSD whose
+// machine lost its power for five minutes (mon_session_timeout), and one of two that an OSD has would stand for one that
+// another OSD has lost.
+const forgotten = 6 * time.Minute
+
 // How often monitors are asked for the names of those that they have sessions with: at most, and by how much of them
 // there is. Those of 1,000 OSDs and their clients are megabytes.
 const (
@@ -37,7 +42,12 @@ type connections struct {
 	mu      sync.Mutex
 	missing map[life]time.Time
 	short   time.Time // since when there are fewer sessions than OSDs that are up; zero: there are not
-	next    time.Time // the names are not asked for before
+	counted time.Time // when it was last known how many there are,
+	heard   time.Time // and who has one
+	odd     time.Time // when last an OSD was not up, or there were not as many sessions as OSDs; at first, the first reading
+	next    time.Time // the names are not asked for before, unless another number of sessions is lacking by then:
+	lacked  int       // than this
+	soonest time.Time // and not before this
 	why     string    // they are not known; "": they are
 }
 
@@ -48,8 +58,8 @@ type life struct {
 }
 
 // disconnected finds out which OSDs are up without a session. Usually the number of sessions says that there are none.
-// An OSD that is about to come up has a session, too, and may stand for one that has lost its own: then names are asked
-// for.
+// But an OSD that is about to come up has a session, too, and one that came back may have two for a while: each may
+// stand for one that another OSD has lost. Then names are asked for.
 func (r *Reader) disconnected(ctx context.Context, m *OSDMap, monitors []string) (Disconnected, error) {
 	sessions, err := asking(ctx, &r.heard, r.client.OSDSessions)
 	if IsDenied(err) {
@@ -68,64 +78,98 @@ func (r *Reader) disconnected(ctx context.Context, m *OSDMap, monitors []string)
 	if c.count(len(up)-sessions, len(m.OSDs)-len(up), time.Now()) {
 		return Disconnected{}, nil
 	}
-	if c.due(time.Now()) {
+	if c.due(len(up)-sessions, time.Now()) {
 		asks, done := context.WithTimeout(ctx, namesWithin)
-		connected, err := r.client.ConnectedOSDs(asks, monitors)
+		sessions, err := r.client.SessionsOf(asks, monitors)
 		done()
 		if ctx.Err() != nil {
 			return Disconnected{}, ctx.Err()
 		}
-		c.hear(up, connected, err, time.Now())
+		c.hear(up, connected(m, sessions), err, time.Now())
 	}
 	return c.lasting(up, len(up)-sessions, time.Now()), nil
 }
 
 // count takes in how many sessions are lacking, by their number, and how many OSDs are not up. It tells whether every
-// OSD that is up has one for certain.
+// OSD that is up has one for certain: if there are as many as OSDs, all of which are up, and that has been so for longer
+// than any of them may have two.
 func (c *connections) count(lacking, absent int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lacking <= 0 {
 		c.short = time.Time{}
 	} else if c.short.IsZero() {
-		c.short = now
+		c.short = goneSince(c.counted, now)
 	}
-	if lacking+absent > 0 {
+	c.counted = now
+	if lacking != 0 || absent > 0 || c.odd.IsZero() {
+		c.odd = now
+	}
+	if now.Sub(c.odd) < forgotten {
 		return false
 	}
-	c.missing = nil
+	c.missing, c.heard = nil, now
 	return true
+}
+
+// goneSince is when what is missing now may have gone: now, as far as anybody knows, but for a time in which nothing was
+// heard, because the monitors were silent or nobody asked. It may have gone at its very beginning.
+func goneSince(heard, now time.Time) time.Time {
+	if now.Sub(heard) > turning {
+		return heard
+	}
+	return now
 }
 
 // due tells whether it is time to ask for names, and takes it that this is done.
-func (c *connections) due(now time.Time) bool {
+func (c *connections) due(lacking int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Before(c.next) {
+	if now.Before(c.next) && (lacking == c.lacked || now.Before(c.soonest)) {
 		return false
 	}
-	c.next = now.Add(askNames)
+	c.next, c.lacked = now.Add(askNames), lacking
 	return true
 }
 
+// connected are the OSDs that have a session. One that a process of before has left behind, and that the monitor does
+// not miss yet, is none: as the map has it the OSD is another process by now. Should not a single session be one of a
+// process in the map, then that is not how to tell.
+func connected(m *OSDMap, sessions []Session) map[int]bool {
+	byID := map[int]Addrs{}
+	for i := range m.OSDs {
+		byID[m.OSDs[i].ID] = m.OSDs[i].Addrs
+	}
+	present := func(s Session) bool { return s.Addrs.Same(byID[s.OSD]) }
+	told := slices.ContainsFunc(sessions, present)
+	out := map[int]bool{}
+	for _, s := range sessions {
+		if present(s) || !told {
+			out[s.OSD] = true
+		}
+	}
+	return out
+}
+
 // hear takes in who is connected.
-func (c *connections) hear(up []life, connected []int, err error, now time.Time) {
+func (c *connections) hear(up []life, connected map[int]bool, err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.why = ""; err != nil {
 		c.why = err.Error() // whoever was missing still is, as far as is known
 		return
 	}
-	c.next = now.Add(max(askNames, time.Duration(len(connected))*time.Second/namesPerSecond))
-	before := c.missing
-	c.missing = map[life]time.Time{}
+	c.soonest = now.Add(time.Duration(len(connected)) * time.Second / namesPerSecond)
+	c.next = now.Add(max(askNames, c.soonest.Sub(now)))
+	before, since := c.missing, goneSince(c.heard, now)
+	c.missing, c.heard = map[life]time.Time{}, now
 	for _, l := range up {
-		if _, has := slices.BinarySearch(connected, l.osd); has {
+		if connected[l.osd] {
 			continue
 		}
-		c.missing[l] = now
-		if since, was := before[l]; was {
-			c.missing[l] = since
+		c.missing[l] = since
+		if first, was := before[l]; was {
+			c.missing[l] = first
 		}
 	}
 }

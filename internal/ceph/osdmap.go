@@ -44,6 +44,23 @@ type OSD struct {
 	UpFrom int64    `json:"up_from"` // when it last went up
 	DownAt int64    `json:"down_at"` // when it last went down
 	State  []string `json:"state"`   // exists, up, new, destroyed, …
+	// Addrs are those at which it serves clients, and from which it speaks to the monitors.
+	Addrs Addrs `json:"public_addrs"`
+}
+
+// Addrs are the addresses of one process, one for each version of the protocol.
+type Addrs struct {
+	Vec []Addr `json:"addrvec"`
+}
+
+// Addr is an address of a process. Its nonce tells the process from others that have the same one before or after it.
+type Addr struct {
+	Nonce uint32 `json:"nonce"`
+}
+
+// Same tells whether these are addresses of the same process. Without any nothing is known.
+func (a Addrs) Same(b Addrs) bool {
+	return slices.ContainsFunc(a.Vec, func(x Addr) bool { return slices.Contains(b.Vec, x) })
 }
 
 // Name is the OSD's name in Ceph: "osd.3".

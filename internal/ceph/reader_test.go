@@ -63,8 +63,9 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Empty(t, first.Unavailable)
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
-	require.Equal(t, []string{"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "quorum_status"},
-		mons.asked())
+	require.Equal(t, []string{
+		"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "sessions", "quorum_status",
+	}, mons.asked(), "for once who has a session is asked by name")
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
@@ -141,7 +142,7 @@ func TestMapsBelongTogether(t *testing.T) {
 			require.Empty(t, reading.Unavailable)
 			require.Equal(t, int64(epoch), reading.Map.Epoch)
 			asked := mons.asked()
-			require.Equal(t, c.asks, asked[1:len(asked)-2])
+			require.Equal(t, c.asks, asked[1:len(asked)-3])
 		})
 	}
 }
@@ -240,27 +241,49 @@ func TestReadMissesSessions(t *testing.T) {
 	}{
 		"they turn to another monitor": {false, []step{
 			{0, 6, "012345", ceph.Disconnected{}},
-			{time.Minute, 4, "0123", ceph.Disconnected{}},
+			{time.Second, 4, "0123", ceph.Disconnected{}},
 			{5 * time.Second, 5, "01235", ceph.Disconnected{}},
-			{2 * time.Second, 6, "", ceph.Disconnected{}},
+			{2 * time.Second, 6, "012345", ceph.Disconnected{}},
 		}},
 		"two do not": {false, []step{
-			{0, 4, "0123", ceph.Disconnected{}},
+			{0, 6, "012345", ceph.Disconnected{}},
+			{time.Second, 4, "0123", ceph.Disconnected{}},
 			{5 * time.Second, 4, "0123", ceph.Disconnected{}},
 			{time.Second, 4, "0123", ceph.Disconnected{OSDs: []int{4, 5}}},
 			{3 * time.Second, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
-			{time.Second, 6, "", ceph.Disconnected{}},
+			{3 * time.Second, 6, "012345", ceph.Disconnected{}},
+		}},
+		"one did not while nobody asked": {false, []step{
+			{0, 6, "012345", ceph.Disconnected{}},
+			{7 * time.Second, 5, "01234", ceph.Disconnected{OSDs: []int{5}}},
 		}},
 		"one hides behind one that comes up": {true, []step{
-			{0, 5, "01235", ceph.Disconnected{}},
-			{7 * time.Second, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
+			{0, 5, "01234", ceph.Disconnected{}},
+			{7 * time.Minute, 5, "01234", ceph.Disconnected{}},
+			{time.Second, 5, "01235", ceph.Disconnected{}},
+			{3 * time.Second, 5, "01235", ceph.Disconnected{}},
+			{6 * time.Second, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
+		}},
+		"one hides behind a session that another one left behind": {false, []step{
+			{0, 7, "0012345", ceph.Disconnected{}},
+			{time.Second, 6, "001235", ceph.Disconnected{}},
+			{6 * time.Second, 6, "001235", ceph.Disconnected{OSDs: []int{4}}},
+			{5 * time.Minute, 6, "001235", ceph.Disconnected{OSDs: []int{4}}},
+			{time.Minute, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
+		}},
+		"at first one may have two": {false, []step{{0, 6, "001235", ceph.Disconnected{OSDs: []int{4}}}}},
+		"later their number is enough": {false, []step{
+			{0, 6, "012345", ceph.Disconnected{}},
+			{6 * time.Minute, 6, "", ceph.Disconnected{}},
+			{time.Minute, 6, "", ceph.Disconnected{}},
 		}},
 		"nobody may ask": {false, []step{
 			{0, -1, "", ceph.Disconnected{Uncounted: true}},
 			{time.Minute, -1, "", ceph.Disconnected{Uncounted: true}},
 		}},
 		"nobody may ask who": {false, []step{
-			{0, 4, "-", ceph.Disconnected{}},
+			{0, 6, "-", ceph.Disconnected{}},
+			{time.Second, 4, "-", ceph.Disconnected{}},
 			{6 * time.Second, 4, "-", ceph.Disconnected{Unnamed: 2, Why: "ceph sessions: access denied (permission denied)"}},
 			{time.Second, 6, "-", ceph.Disconnected{}},
 		}},

@@ -46,16 +46,22 @@ func (c Client) OSDSessions(ctx context.Context) (int, error) {
 	return sessions, nil
 }
 
-// ConnectedOSDs lists, in order, the OSDs that at least one of these monitors has a session with. It is an answer only
-// if each of them gave one.
-func (c Client) ConnectedOSDs(ctx context.Context, monitors []string) ([]int, error) {
+// Session is one that a monitor has with an OSD.
+type Session struct {
+	OSD   int
+	Addrs Addrs // of the OSD's process
+}
+
+// SessionsOf lists the sessions with OSDs that these monitors have, in order of the OSDs. It is an answer only if each
+// of them gave one.
+func (c Client) SessionsOf(ctx context.Context, monitors []string) ([]Session, error) {
 	commander, reaches := c.Commander.(MonitorCommander)
 	if !reaches {
 		return nil, ErrNoMonitorCommands
 	}
 	var (
-		mu   sync.Mutex // guards osds
-		osds []int
+		mu  sync.Mutex // guards all
+		all []Session
 	)
 	g, gctx := errgroup.WithContext(ctx)
 	for _, monitor := range monitors {
@@ -66,20 +72,21 @@ func (c Client) ConnectedOSDs(ctx context.Context, monitors []string) ([]int, er
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			osds = append(osds, of...)
+			all = append(all, of...)
 			return nil
 		})
 	}
 	err := g.Wait()
-	slices.Sort(osds)
-	return slices.Compact(osds), err
+	slices.SortFunc(all, func(a, b Session) int { return a.OSD - b.OSD })
+	return all, err
 }
 
-func (c Client) sessions(ctx context.Context) (osds []int, err error) {
+func (c Client) sessions(ctx context.Context) (of []Session, err error) {
 	var answer []struct {
 		EntityName    string `json:"entity_name"` // "osd.3"; empty as long as it has not proved who it is
 		Authenticated bool   `json:"authenticated"`
 		Open          bool   `json:"open"`
+		Addrs         Addrs  `json:"addrs"`
 	}
 	if err := c.run(ctx, sessionsCommand(), &answer); err != nil {
 		return nil, err
@@ -87,11 +94,11 @@ func (c Client) sessions(ctx context.Context) (osds []int, err error) {
 	for _, s := range answer {
 		if number, is := strings.CutPrefix(s.EntityName, "osd."); is && s.Authenticated && s.Open {
 			if id, err := strconv.Atoi(number); err == nil {
-				osds = append(osds, id)
+				of = append(of, Session{id, s.Addrs})
 			}
 		}
 	}
-	return osds, nil
+	return of, nil
 }
 
 // one carries commands to one monitor.

@@ -21,9 +21,10 @@ func (e each) MonitorCommand(ctx context.Context, monitor string, command []byte
 	return (&monitors{answers: map[string]reply{"sessions": e[monitor]}}).MonCommand(ctx, command)
 }
 
-// TestConnectedOSDs: who has a session with any of the monitors. Where one of them does not say nobody knows.
-func TestConnectedOSDs(t *testing.T) {
-	const of = `[{"entity_name": "osd.3", "authenticated": true, "open": true},
+// TestSessionsOf: what sessions any of the monitors has. Where one of them does not say nobody knows.
+func TestSessionsOf(t *testing.T) {
+	const of = `[{"entity_name": "osd.3", "authenticated": true, "open": true,
+			"addrs": {"addrvec": [{"type": "v2", "addr": "10.0.0.3:6800", "nonce": 7}]}},
 		{"entity_name": "osd.4", "authenticated": false, "open": true},
 		{"entity_name": "osd.5", "authenticated": true, "open": false},
 		{"entity_name": "", "name": "mon.1", "authenticated": true, "open": true},
@@ -37,13 +38,15 @@ func TestConnectedOSDs(t *testing.T) {
 		"odd":  {output: `{"sessions": []}`},
 	}
 	client := ceph.Client{Commander: mons}
-	osds, err := client.ConnectedOSDs(t.Context(), []string{"a", "b"})
+	sessions, err := client.SessionsOf(t.Context(), []string{"a", "b"})
 	require.NoError(t, err)
-	require.Equal(t, []int{2, 3, 10}, osds)
+	require.ElementsMatch(t, []ceph.Session{
+		{OSD: 2}, {OSD: 3, Addrs: ceph.Addrs{Vec: []ceph.Addr{{Nonce: 7}}}}, {OSD: 3}, {OSD: 10},
+	}, sessions)
 	for _, silent := range []string{"mute", "odd"} {
-		_, err = client.ConnectedOSDs(t.Context(), []string{"a", silent})
+		_, err = client.SessionsOf(t.Context(), []string{"a", silent})
 		require.ErrorContains(t, err, "mon."+silent)
 	}
-	_, err = ceph.Client{Commander: struct{ ceph.Commander }{mons}}.ConnectedOSDs(t.Context(), []string{"a"})
+	_, err = ceph.Client{Commander: struct{ ceph.Commander }{mons}}.SessionsOf(t.Context(), []string{"a"})
 	require.ErrorIs(t, err, ceph.ErrNoMonitorCommands)
 }

@@ -25,7 +25,8 @@ func makeOlder(w *world) error {
 		"apiVersion": "lockkeeper.io/v1alpha1", "kind": "MaintenancePolicy",
 		"metadata": map[string]string{"namespace": cephNamespace, "name": olderPolicy},
 		"spec": map[string]any{"ceph": map[string]any{
-			"connection": map[string]any{"monEndpoints": map[string]string{"name": "nobody", "key": "data"}},
+			// Nobody has made it here, and the worker may read it.
+			"connection": map[string]any{"monEndpoints": map[string]string{"name": "lockkeeper-mon-endpoints", "key": "data"}},
 			"osds":       map[string]any{"selector": nobodys},
 			"daemons": map[string]any{
 				"mon": nobodys, "mgr": nobodys, "mds": nobodys, "rgw": nobodys, "rbdMirror": nobodys,

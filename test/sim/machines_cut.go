@@ -115,6 +115,7 @@ func (m *Machines) CutOffs() (nodes []string) {
 
 // powerOff ends everything that runs on a node.
 func (w *World) powerOff(node string) {
+	w.leaveSessions(node)
 	for _, p := range w.pods {
 		switch {
 		case p.node != node:

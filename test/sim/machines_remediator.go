@@ -18,6 +18,7 @@ func (m *Machines) LosePower(name string) {
 		m.w.tell("%s loses its power", name)
 		n.ready, n.rebooting = false, true
 		m.lostAt[name] = time.Now()
+		m.w.leaveSessions(name)
 		for _, p := range m.w.pods {
 			if p.node == name {
 				m.w.crashOn(p)
@@ -108,6 +109,7 @@ func (m *Machines) take(name string) {
 	delete(m.held, name) // the next one's labels are its own
 	n.gone, n.rebooting = true, false
 	w.crashed = time.Now()
+	w.leaveSessions(name)
 	for _, p := range slices.Clone(w.pods) {
 		switch {
 		case p.node != name || !p.bound:

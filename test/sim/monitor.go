@@ -87,24 +87,48 @@ func (m monitor) MonitorCommand(ctx context.Context, name string, _ []byte) (out
 
 // session is one that an OSD has with a monitor.
 type session struct {
-	EntityName    string `json:"entity_name"`
-	Authenticated bool   `json:"authenticated"`
-	Open          bool   `json:"open"`
+	EntityName    string     `json:"entity_name"`
+	Authenticated bool       `json:"authenticated"`
+	Open          bool       `json:"open"`
+	Addrs         ceph.Addrs `json:"addrs"`
 }
+
+// process is the address of one of an OSD's.
+func process(nonce uint32) ceph.Addrs { return ceph.Addrs{Vec: []ceph.Addr{{Nonce: nonce}}} }
 
 // sessions are those that a monitor has with OSDs; "": all of the quorum.
 func (w *World) sessions(monitor string) []session {
 	out := []session{}
 	in := w.quorumNames()
-	for _, o := range w.osds {
-		if !o.running || !o.cutAt.IsZero() || len(in) == 0 {
-			continue
+	has := func(o *osd, at int, nonce uint32) {
+		if len(in) > 0 && (monitor == "" || monitor == in[at%len(in)]) {
+			out = append(out, session{o.name(), true, true, process(nonce)})
 		}
-		if with := in[o.id%len(in)]; monitor == "" || monitor == with {
-			out = append(out, session{o.name(), true, true})
+	}
+	for _, o := range w.osds {
+		if o.running && o.cutAt.IsZero() {
+			has(o, o.id, o.nonce)
+		}
+		if time.Now().Before(o.leftUntil) {
+			has(o, o.id+1, o.leftNonce)
 		}
 	}
 	return out
+}
+
+// monSessionTimeout is how long a monitor keeps a session whose peer is silent.
+const monSessionTimeout = 5 * time.Minute
+
+// leaveSessions has monitors keep the sessions of the OSDs on a node whose power goes, since nobody tells them.
+func (w *World) leaveSessions(node string) {
+	for _, p := range w.pods {
+		if p.node != node || p.of.kind != "osd" || !p.runs {
+			continue
+		}
+		if o := w.osdOf(p.of); o.running && o.cutAt.IsZero() {
+			o.leftUntil, o.leftNonce = time.Now().Add(monSessionTimeout), o.nonce
+		}
+	}
 }
 
 // commandOf reads a command. The same few are asked over and over.
@@ -234,7 +258,9 @@ func (w *World) osdMap() *ceph.OSDMap {
 		m.Pools = append(m.Pools, ceph.Pool{ID: 3, Name: "hybrid", Size: size, MinSize: minSize, Rule: 3})
 	}
 	for _, o := range w.osds {
-		x := ceph.OSD{ID: o.id, UpFrom: o.upFrom, DownAt: o.downAt, State: []string{"exists"}}
+		x := ceph.OSD{
+			ID: o.id, UpFrom: o.upFrom, DownAt: o.downAt, State: []string{"exists"}, Addrs: process(o.upNonce),
+		}
 		if o.up {
 			x.Up = true
 			x.State = append(x.State, "up")

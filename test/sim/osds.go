@@ -108,6 +108,7 @@ func (w *World) startOSD(o *osd) bool {
 	}
 	o.running, o.booted, o.hung, o.cutAt = true, false, false, time.Time{}
 	o.hangs++
+	o.nonce++
 	w.later(osdBoots, func() { w.markUp(o) })
 	return true
 }
@@ -122,7 +123,7 @@ func (w *World) markUp(o *osd) {
 	}
 	w.markDown(o) // its last life, if nobody noticed the end of it
 	w.epoch++
-	o.booted, o.version = true, o.starting
+	o.booted, o.version, o.upNonce = true, o.starting, o.nonce
 	o.up, o.upFrom, o.since, o.reports, o.evicted = true, w.epoch, time.Now(), 1, false
 	if !o.in {
 		o.in, w.lastInOut = true, time.Now()

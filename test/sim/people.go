@@ -149,6 +149,7 @@ func (w *World) Reboot(name string) {
 		}
 		w.tell("%s reboots", name)
 		n.rebooting, n.ready = true, false
+		w.leaveSessions(name)
 		for _, p := range w.pods {
 			if p.node == name {
 				w.crashOn(p)

@@ -54,6 +54,10 @@ type osd struct {
 	hungAt     time.Time // since when
 	hangs      int       // how often it was
 	cutAt      time.Time // since when it has no session with a monitor, and will not get one; zero: it has
+	leftUntil  time.Time // a monitor keeps the session of an earlier life until then
+	nonce      uint32    // of its process; each has another
+	upNonce    uint32    // of the one that last came up
+	leftNonce  uint32    // of the one whose session a monitor keeps
 
 	version, starting upgrade.Version // of its program: when it last came up, and the one that starts
 }
