@@ -24,9 +24,9 @@ func (d Disconnected) Some() int { return max(len(d.OSDs), d.Unnamed) }
 // OSD tries another every 3 s (mon_client_hunt_interval), and leases are renewed as often.
 const turning = 6 * time.Second
 
-// forgotten is how long sessions and OSDs may be counted only for names: a monitor keeps the session of an OSD whose
-// machine lost its power for five minutes (mon_session_timeout), and one of two that an OSD has would stand for one that
-// another OSD has lost.
+// forgotten is how long after something odd the number of sessions is not enough: a monitor keeps the session of an OSD
+// whose machine lost its power for five minutes (mon_session_timeout), and one of two that an OSD has would stand for
+// one that another OSD has lost.
 const forgotten = 6 * time.Minute
 
 // How often monitors are asked for the names of those that they have sessions with: at most, and by how much of them
@@ -44,7 +44,7 @@ type connections struct {
 	short   time.Time // since when there are fewer sessions than OSDs that are up; zero: there are not
 	counted time.Time // when it was last known how many there are,
 	heard   time.Time // and who has one
-	odd     time.Time // when last an OSD was not up, or there were not as many sessions as OSDs; at first, the first reading
+	odd     time.Time // when last an OSD was not up, or had none or two; at first, the first reading
 	next    time.Time // the names are not asked for before, unless another number of sessions is lacking by then:
 	lacked  int       // than this
 	soonest time.Time // and not before this
@@ -91,8 +91,8 @@ func (r *Reader) disconnected(ctx context.Context, m *OSDMap, monitors []string)
 }
 
 // count takes in how many sessions are lacking, by their number, and how many OSDs are not up. It tells whether every
-// OSD that is up has one for certain: if there are as many as OSDs, all of which are up, and that has been so for longer
-// than any of them may have two.
+// OSD that is up has one for certain: if there are as many as OSDs, all of which are up, and that has been so for
+// longer than any of them may have two.
 func (c *connections) count(lacking, absent int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +112,8 @@ func (c *connections) count(lacking, absent int, now time.Time) bool {
 	return true
 }
 
-// goneSince is when what is missing now may have gone: now, as far as anybody knows, but for a time in which nothing was
-// heard, because the monitors were silent or nobody asked. It may have gone at its very beginning.
+// goneSince is when what is missing now may have gone: now, as far as anybody knows, but for a time in which nothing
+// was heard, because the monitors were silent or nobody asked. It may have gone at its very beginning.
 func goneSince(heard, now time.Time) time.Time {
 	if now.Sub(heard) > turning {
 		return heard
