@@ -25,6 +25,7 @@ func healthy(t testing.TB) *monitors {
 		"osd crush dump": {output: answer(t, "clean.osd-crush-dump")},
 		"osd stat":       {output: `{"epoch":27}`},
 		"features":       {output: sessions(6)},
+		"sessions":       named("012345"),
 	}}
 }
 
@@ -64,8 +65,9 @@ func TestReadFetchesMapsOnlyWhenTheyChanged(t *testing.T) {
 	require.Equal(t, int64(27), first.Map.Epoch)
 	require.Len(t, first.Crush.Rules, 2)
 	require.Equal(t, []string{
-		"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "sessions", "quorum_status",
-	}, mons.asked(), "for once who has a session is asked by name")
+		"status", "osd stat", "osd dump", "osd crush dump", "osd stat", "features", "sessions", "sessions", "sessions",
+		"quorum_status",
+	}, mons.asked(), "for once each monitor is asked for the names of those who have a session")
 
 	again, err := reader.Read(ctx)
 	require.NoError(t, err)
@@ -142,7 +144,7 @@ func TestMapsBelongTogether(t *testing.T) {
 			require.Empty(t, reading.Unavailable)
 			require.Equal(t, int64(epoch), reading.Map.Epoch)
 			asked := mons.asked()
-			require.Equal(t, c.asks, asked[1:len(asked)-3])
+			require.Equal(t, c.asks, asked[1:len(asked)-5])
 		})
 	}
 }
