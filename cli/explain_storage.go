@@ -162,12 +162,16 @@ func lookDisconnected(f Facts) []Obstacle {
 	if f.Now == nil || f.Now.View.Disconnected.Within(f.Domain) {
 		return nil
 	}
-	return []Obstacle{{
-		Name: budget.ReasonDisconnected, Since: f.since(budget.ReasonDisconnected),
-		What: budget.WhoIsDisconnected(f.Now.View.Disconnected),
+	d := f.Now.View.Disconnected
+	o := Obstacle{
+		Name: budget.ReasonDisconnected, Since: f.since(budget.ReasonDisconnected), What: budget.WhoIsDisconnected(d),
 		Change: "restart them, with the keys that Ceph has for them now (`ceph auth get osd.N`); of those in one failure domain a " +
 			"drain or `lockkeeper restart-osds` may do it",
-	}}
+	}
+	if d.Certain() == 0 {
+		o.Change = "wait some seconds: they may only be turning to another monitor"
+	}
+	return []Obstacle{o}
 }
 
 func lookSilent(f Facts) []Obstacle {

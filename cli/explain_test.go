@@ -138,6 +138,11 @@ func TestExplain(t *testing.T) {
 		"lost-the-monitors-elsewhere": {
 			edit(func(w *world) { loseMonitors(w, "zone-y") }), "node-a", []string{"OSDsDisconnected"}, nil,
 		},
+		"lost-the-monitors-perhaps": {edit(func(w *world) {
+			loseMonitors(w, "zone-y")
+			w.keeper.View.Disconnected.Presumed = 1
+			w.keeper.Decision.Message = budget.WhoIsDisconnected(w.keeper.View.Disconnected)
+		}), "node-a", []string{"OSDsDisconnected"}, nil},
 		"lost-the-monitors-there": {
 			edit(func(w *world) { loseMonitors(w, "zone-x") }), "node-a", nil, []string{"ClosedForAMoment"},
 		},

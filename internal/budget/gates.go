@@ -104,14 +104,30 @@ func WhoIsDisconnected(d *storage.Disconnected) string {
 	if d == nil {
 		return ""
 	}
-	who := strings.Join(d.Examples, ", ")
-	switch more := d.Daemons - len(d.Examples); {
-	case len(d.Examples) == 0:
-		who = fmt.Sprintf("%d OSDs (which, is not known: %s)", d.Daemons, d.Why)
-	case more > 0:
-		who = fmt.Sprintf("%s and %d more", who, more)
+	const (
+		lost  = ": up, and without a session with any monitor, so that PGs stand still when others stop; restart them"
+		doubt = "; the monitors were silent, or nobody asked them, so that it is known in a few seconds"
+	)
+	switch certain := d.Certain(); {
+	case certain == 0:
+		return naming(d, d.Daemons) + ": up, and perhaps without a session with any monitor" + doubt
+	case d.Presumed > 0:
+		return fmt.Sprintf("%s%s. Perhaps %d more%s", naming(d, certain), lost, d.Presumed, doubt)
+	default:
+		return naming(d, certain) + lost
 	}
-	return who + ": up, and without a session with any monitor, so that PGs stand still when others stop; restart them"
+}
+
+// naming names some of a number of daemons.
+func naming(d *storage.Disconnected, all int) string {
+	who := strings.Join(d.Examples, ", ")
+	switch more := all - len(d.Examples); {
+	case len(d.Examples) == 0:
+		return fmt.Sprintf("%d OSDs (which, is not known: %s)", all, d.Why)
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", who, more)
+	}
+	return who
 }
 
 // gateReachable lets a domain open only when no node elsewhere is lost to Kubernetes while its daemons are up in the

@@ -10,15 +10,20 @@ import (
 // Disconnected are OSDs that are up, and that no monitor has had a session with for a while.
 type Disconnected struct {
 	OSDs []int // in order
-	// Unnamed is how many there are if nobody knows which, and Why nobody does.
+	// Presumed are more of them, in order, if they only turn to another monitor in the end: they were first missed less
+	// than turning ago, but nobody heard before since when they have been missing.
+	Presumed []int
+	// Unnamed is how many there are if nobody knows which, and Why nobody does. Unsure: in the end they only turn to
+	// another monitor, as those that are presumed.
 	Unnamed int
+	Unsure  bool
 	Why     string
 	// Uncounted: the user lacks the right to ask how many OSDs have a session, so that nothing is known.
 	Uncounted bool
 }
 
 // Some is how many there are.
-func (d Disconnected) Some() int { return max(len(d.OSDs), d.Unnamed) }
+func (d Disconnected) Some() int { return max(len(d.OSDs)+len(d.Presumed), d.Unnamed) }
 
 // turning is how long an OSD whose monitor has gone may take to turn to another one, and the leader to hear of it: an
 // OSD tries another every 3 s (mon_client_hunt_interval), and leases are renewed as often.
@@ -40,8 +45,8 @@ const (
 // connections remembers since when which OSDs are up without a session.
 type connections struct {
 	mu      sync.Mutex
-	missing map[life]time.Time
-	short   time.Time // since when there are fewer sessions than OSDs that are up; zero: there are not
+	missing map[life]absence
+	short   absence   // of sessions: since when there are fewer than OSDs that are up; zero: there are not
 	counted time.Time // when it was last known how many there are,
 	heard   time.Time // and who has one
 	odd     time.Time // when last an OSD was not up, or had none or two; at first, the first reading
@@ -56,6 +61,12 @@ type life struct {
 	osd  int
 	from int64
 }
+
+// absence is one that has lasted since a moment, and was first seen at another one.
+type absence struct{ since, seen time.Time }
+
+func (a absence) lasts(now time.Time) bool   { return now.Sub(a.since) >= turning }
+func (a absence) certain(now time.Time) bool { return now.Sub(a.seen) >= turning }
 
 // disconnected finds out which OSDs are up without a session. Usually the number of sessions says that there are none.
 // But an OSD that is about to come up has a session, too, and one that came back may have two for a while: each may
@@ -97,9 +108,9 @@ func (c *connections) count(lacking, absent int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lacking <= 0 {
-		c.short = time.Time{}
-	} else if c.short.IsZero() {
-		c.short = goneSince(c.counted, now)
+		c.short = absence{}
+	} else if c.short.seen.IsZero() {
+		c.short = missed(c.counted, now)
 	}
 	c.counted = now
 	if lacking != 0 || absent > 0 || c.odd.IsZero() {
@@ -112,13 +123,13 @@ func (c *connections) count(lacking, absent int, now time.Time) bool {
 	return true
 }
 
-// goneSince is when what is missing now may have gone: now, as far as anybody knows, but for a time in which nothing
-// was heard, because the monitors were silent or nobody asked. It may have gone at its very beginning.
-func goneSince(heard, now time.Time) time.Time {
+// missed is what is seen to be missing now. As far as anybody knows it has just gone, but for a time in which nothing
+// was heard, because the monitors were silent or nobody asked: it may have gone at its very beginning.
+func missed(heard, now time.Time) absence {
 	if now.Sub(heard) > turning {
-		return heard
+		return absence{since: heard, seen: now}
 	}
-	return now
+	return absence{since: now, seen: now}
 }
 
 // due tells whether it is time to ask for names, and takes it that this is done.
@@ -161,15 +172,15 @@ func (c *connections) hear(up []life, connected map[int]bool, err error, now tim
 	}
 	c.soonest = now.Add(time.Duration(len(connected)) * time.Second / namesPerSecond)
 	c.next = now.Add(max(askNames, c.soonest.Sub(now)))
-	before, since := c.missing, goneSince(c.heard, now)
-	c.missing, c.heard = map[life]time.Time{}, now
+	before, anew := c.missing, missed(c.heard, now)
+	c.missing, c.heard = map[life]absence{}, now
 	for _, l := range up {
 		if connected[l.osd] {
 			continue
 		}
-		c.missing[l] = since
-		if first, was := before[l]; was {
-			c.missing[l] = first
+		c.missing[l] = anew
+		if was, is := before[l]; is {
+			c.missing[l] = was
 		}
 	}
 }
@@ -179,13 +190,18 @@ func (c *connections) lasting(up []life, lacking int, now time.Time) (d Disconne
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range up {
-		if since, is := c.missing[l]; is && now.Sub(since) >= turning {
+		switch gone, is := c.missing[l]; {
+		case !is || !gone.lasts(now):
+		case gone.certain(now):
 			d.OSDs = append(d.OSDs, l.osd)
+		default:
+			d.Presumed = append(d.Presumed, l.osd)
 		}
 	}
-	if c.why != "" && !c.short.IsZero() && now.Sub(c.short) >= turning {
-		d.Unnamed, d.Why = lacking, c.why
+	if c.why != "" && !c.short.seen.IsZero() && c.short.lasts(now) {
+		d.Unnamed, d.Unsure, d.Why = lacking, !c.short.certain(now), c.why
 	}
 	slices.Sort(d.OSDs)
+	slices.Sort(d.Presumed)
 	return d
 }

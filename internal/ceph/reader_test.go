@@ -257,7 +257,15 @@ func TestReadMissesSessions(t *testing.T) {
 		}},
 		"one did not while nobody asked": {false, []step{
 			{0, 6, "012345", ceph.Disconnected{}},
-			{7 * time.Second, 5, "01234", ceph.Disconnected{OSDs: []int{5}}},
+			{7 * time.Second, 5, "01234", ceph.Disconnected{Presumed: []int{5}}},
+			{3 * time.Second, 4, "0124", ceph.Disconnected{Presumed: []int{5}}},
+			{3 * time.Second, 4, "0124", ceph.Disconnected{OSDs: []int{5}}},
+			{3 * time.Second, 4, "0124", ceph.Disconnected{OSDs: []int{3, 5}}},
+		}},
+		"they only turned to another one while nobody asked": {false, []step{
+			{0, 6, "012345", ceph.Disconnected{}},
+			{7 * time.Second, 4, "0123", ceph.Disconnected{Presumed: []int{4, 5}}},
+			{3 * time.Second, 6, "012345", ceph.Disconnected{}},
 		}},
 		"one hides behind one that comes up": {true, []step{
 			{0, 5, "01234", ceph.Disconnected{}},
@@ -273,7 +281,10 @@ func TestReadMissesSessions(t *testing.T) {
 			{5 * time.Minute, 6, "001235", ceph.Disconnected{OSDs: []int{4}}},
 			{time.Minute, 5, "01235", ceph.Disconnected{OSDs: []int{4}}},
 		}},
-		"at first one may have two": {false, []step{{0, 6, "001235", ceph.Disconnected{OSDs: []int{4}}}}},
+		"at first one may have two": {false, []step{
+			{0, 6, "001235", ceph.Disconnected{Presumed: []int{4}}},
+			{6 * time.Second, 6, "001235", ceph.Disconnected{OSDs: []int{4}}},
+		}},
 		"later their number is enough": {false, []step{
 			{0, 6, "012345", ceph.Disconnected{}},
 			{6 * time.Minute, 6, "", ceph.Disconnected{}},
@@ -288,6 +299,10 @@ func TestReadMissesSessions(t *testing.T) {
 			{time.Second, 4, "-", ceph.Disconnected{}},
 			{6 * time.Second, 4, "-", ceph.Disconnected{Unnamed: 2, Why: "ceph sessions: access denied (permission denied)"}},
 			{time.Second, 6, "-", ceph.Disconnected{}},
+		}},
+		"nobody may ask who, nor did": {false, []step{
+			{0, 4, "-", ceph.Disconnected{Unnamed: 2, Unsure: true, Why: "ceph sessions: access denied (permission denied)"}},
+			{6 * time.Second, 4, "-", ceph.Disconnected{Unnamed: 2, Why: "ceph sessions: access denied (permission denied)"}},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

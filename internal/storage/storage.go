@@ -243,12 +243,19 @@ func (m Mon) String() string {
 // with which they share data, nobody agrees any more on who has it, and it stands still until they are restarted.
 type Disconnected struct {
 	Daemons int `json:"daemons"`
+	// Presumed is how many of them may be heard again in a moment: the governors were silent, or nobody asked them, and
+	// it is not known since when they do not hear them.
+	Presumed int `json:"presumed,omitempty"`
 	// Domains are the failure domains that they belong to, by name; empty: nobody knows which daemons they are. Why says
 	// why not.
-	Domains  []string `json:"domains,omitempty"`
-	Examples []string `json:"examples,omitempty"` // a few of them: "osd.3 in zone-y"
+	Domains []string `json:"domains,omitempty"`
+	// Examples are a few of them, of those that are not presumed if there are any: "osd.3 in zone-y".
+	Examples []string `json:"examples,omitempty"`
 	Why      string   `json:"why,omitempty"`
 }
+
+// Certain is how many are known not to be heard.
+func (d *Disconnected) Certain() int { return d.Daemons - d.Presumed }
 
 // Within tells whether all of them are known to be in one failure domain.
 func (d *Disconnected) Within(domain FailureDomain) bool {

@@ -16,17 +16,23 @@ func disconnected(d ceph.Disconnected, tree *failuredomain.Tree, domainType stri
 	if d.Some() == 0 {
 		return nil
 	}
-	out := &storage.Disconnected{Daemons: d.Some(), Why: d.Why}
+	out := &storage.Disconnected{Daemons: d.Some(), Presumed: len(d.Presumed), Why: d.Why}
 	if d.Unnamed > 0 {
+		if d.Unsure {
+			out.Presumed = d.Unnamed
+		}
 		return out
 	}
-	for _, id := range d.OSDs {
-		domain := tree.Find(id, domainType)
-		if !slices.Contains(out.Domains, domain) {
+	examples := d.OSDs // nobody needs to know of another one that may be well in a moment
+	if len(examples) == 0 {
+		examples = d.Presumed
+	}
+	for _, id := range examples[:min(len(examples), mostExamples)] {
+		out.Examples = append(out.Examples, named(id, domainType, tree.Find(id, domainType)))
+	}
+	for _, id := range slices.Concat(d.OSDs, d.Presumed) {
+		if domain := tree.Find(id, domainType); !slices.Contains(out.Domains, domain) {
 			out.Domains = append(out.Domains, domain)
-		}
-		if len(out.Examples) < mostExamples {
-			out.Examples = append(out.Examples, named(id, domainType, domain))
 		}
 	}
 	slices.Sort(out.Domains)

@@ -34,8 +34,20 @@ func TestDisconnected(t *testing.T) {
 				Daemons: 4, Domains: []string{"x", "y"}, Examples: []string{"osd.1 in x", "osd.2 in y", "osd.3 in y"},
 			},
 		},
+		"perhaps": {
+			ceph.Disconnected{Presumed: []int{3}},
+			&storage.Disconnected{Daemons: 1, Presumed: 1, Domains: []string{"y"}, Examples: []string{"osd.3 in y"}},
+		},
+		"one for certain": {
+			ceph.Disconnected{OSDs: []int{3}, Presumed: []int{0, 1}},
+			&storage.Disconnected{Daemons: 3, Presumed: 2, Domains: []string{"x", "y"}, Examples: []string{"osd.3 in y"}},
+		},
 		"nobody says which": {
 			ceph.Disconnected{Unnamed: 2, Why: "access denied"}, &storage.Disconnected{Daemons: 2, Why: "access denied"},
+		},
+		"nobody says which, nor since when": {
+			ceph.Disconnected{Unnamed: 2, Unsure: true, Why: "access denied"},
+			&storage.Disconnected{Daemons: 2, Presumed: 2, Why: "access denied"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
