@@ -23,8 +23,12 @@ endif
 NO_CGO := CGO_ENABLED=0
 # Test programs are linked without what only debuggers read, which takes a third less.
 GO_TEST := $(GO) test -ldflags=-s
-# The packages of the lab that need librados, and so cannot be built without cgo.
+# The packages that need librados, and so cannot be built without cgo: here, among the end-to-end tests, and of the lab. All others are
+# tested without, since the linker leaves out a third more then: with cgo it has to keep whatever a plugin might ask for.
+CGO := ./cmd/lockkeeper-worker/... ./internal/ceph/rados
+E2E_CGO := ./test/e2e ./test/mons ./test/bench/...
 LAB_CGO := ./cmd/lab-load/... ./internal/load/...
+without = $$($(NO_CGO) $(GO) list $(1) | grep -vxF "$$($(GO) list $(2))")
 
 # Prerequisites that make can compare: every source of the main module, and every source of the lab.
 sources = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null)
@@ -47,9 +51,9 @@ demo-upgrade: build ## Ceph 16, then 18, then 20, on the same data and under wri
 
 .PHONY: test
 test: ## everything: lint, unit tests, end-to-end tests in the lab
-	@hack/step.sh lint $(MAKE) lint
 	@$(MAKE) build
-	@hack/beside.sh "unit tests" "$(MAKE) test-unit" "end-to-end tests" $(MAKE) test-e2e
+	@hack/beside.sh "lint and unit tests" "rc=0; hack/step.sh lint $(MAKE) lint || rc=1; hack/step.sh 'unit tests' $(MAKE) test-unit || rc=1; exit $$rc" \
+		"end-to-end tests" $(MAKE) test-e2e
 
 ##@ Tests
 
@@ -72,15 +76,14 @@ test-times: build ## all of `make test`, and where its time went: by stage, pack
 
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
-	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$($(GO) list ./... | grep -v '/lockkeeper/test/')
+	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(NO_CGO) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $(call without,./...,$(CGO) ./test/...)
+	$(GO_TEST) $(TESTFLAGS) $(CGO)
 	cd lab && $(NO_CGO) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(NO_CGO) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)
 
-# The lab itself first, and one package after the other: API servers and a third lab beside two of them starve each other, and the unit
-# tests take what is left anyway.
 .PHONY: test-e2e
 test-e2e: build ## this commit's share of the scenarios in the real lab: ALL=1 for all, RUN=TestScenarios//name for one, CEPH=16
-	@hack/share.sh LAB_CEPH=$(CEPH) LABS=$(LABS) RUN='$(RUN)' $(if $(ALL)$(RUN),TEST_ALL=1) hack/e2e.sh -ldflags=-s $(TESTFLAGS)
+	@hack/share.sh LAB_CEPH=$(CEPH) LABS=$(LABS) RUN='$(RUN)' WITH_CGO='$(E2E_CGO)' $(if $(ALL)$(RUN),TEST_ALL=1) hack/e2e.sh -ldflags=-s $(TESTFLAGS)
 
 .PHONY: test-adapter
 test-adapter: build ## what unit tests take for granted about Ceph, asked of real clusters of 16, 18 and 20

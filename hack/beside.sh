@@ -12,7 +12,7 @@ log=$(mktemp)
 # that this session is worth less, nice is all there is.
 setsid nice -n 5 bash -c 'echo 5 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
 behind=$!
-tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL' | sed -u "s/^/$name: /" >&2 &
+tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL|^== .*FAILED' | sed -u "s/^/$name: /" >&2 &
 telling=$!
 # shellcheck disable=SC2317 # called by the trap
 finish() {

@@ -1,38 +1,48 @@
 #!/usr/bin/env bash
-# e2e.sh FLAG…: runs the end-to-end tests, with more flags of `go test`. Those of the lab and those of lockkeeper run side by side, and of
-# each the packages: most wait most of the time, but for those with a Ceph, of which at most $LABS are up at a time. With RUN in the
-# environment only what it names, and none of the lab's own.
+# e2e.sh FLAG…: runs the end-to-end tests, with more flags of `go test`. Three of them side by side: the packages that need cgo ($WITH_CGO),
+# in which most of the labs are, the other ones, and those of the lab itself. Most wait most of the time, but for those with a Ceph, of which
+# at most $LABS are up at a time. With RUN in the environment only what it names, and none of the lab's own.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 labs=${LABS:-2}
+read -ra with_cgo <<<"${WITH_CGO:-./test/...}"
 LAB_TURNS=$(mktemp -d)
 export LAB_TURNS
 for turn in $(seq "$labs"); do touch "$LAB_TURNS/$turn"; done
-ofTheLab=$(mktemp)
-lab=
+logs=$(mktemp -d)
+beside=()
 finish() {
-  if [ -n "$lab" ]; then kill -- -"$lab" 2>/dev/null; wait "$lab"; fi
-  rm -rf "$LAB_TURNS" "$ofTheLab"
+  for pid in "${beside[@]}"; do kill -- -"$pid" 2>/dev/null; done
+  wait
+  rm -rf "$LAB_TURNS" "$logs"
 }
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-run=()
-if [ -n "${RUN:-}" ]; then
-  run=(-run "$RUN" -v)
-else
-  # In a group of its own, so that all of it ends when this does.
+# beside COMMAND…: runs it in a group of its own, so that all of it ends when this does. What it prints comes in the end.
+beside() {
   set -m
-  (cd lab && CGO_ENABLED=0 exec env -u LAB_CEPH go test "$@" -timeout 30m ./test) >"$ofTheLab" 2>&1 &
-  lab=$!
+  "$@" >"$logs/${#beside[@]}" 2>&1 &
+  beside+=($!)
   set +m
-fi
+}
+the_lab() { cd lab && CGO_ENABLED=0 exec env -u LAB_CEPH go test "$@" -timeout 30m ./test; }
+the_others() {
+  local others
+  others=$(CGO_ENABLED=0 go list ./test/... | grep -vxF "$(go list "${with_cgo[@]}")") || exit 0 # there are none
+  # shellcheck disable=SC2086 # one word for each package
+  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 1 -timeout 90m "${run[@]}"
+}
+
+run=()
+if [ -n "${RUN:-}" ]; then run=(-run "$RUN" -v); else beside the_lab "$@"; fi
+beside the_others "$@"
 rc=0
-go test "$@" ./test/... -count=1 -p 2 -timeout 90m -parallel "$labs" "${run[@]}" || rc=$?
-if [ -n "$lab" ]; then
-  wait "$lab" || rc=$?
-  lab=
-  cat "$ofTheLab"
-fi
+go test "$@" "${with_cgo[@]}" -count=1 -p 2 -timeout 90m -parallel "$labs" "${run[@]}" || rc=$?
+for i in "${!beside[@]}"; do
+  wait "${beside[$i]}" || rc=$?
+  cat "$logs/$i"
+done
+beside=()
 exit "$rc"

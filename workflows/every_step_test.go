@@ -108,7 +108,7 @@ func TestEveryStep(t *testing.T) {
 		for mishapName, m := range mishaps {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 24, 1)
+				at, every := turns.Steps("TestEveryStep: "+courseName+", "+mishapName, 48, 1)
 				atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
 					play(t, sim.Options{}, func(s *scene) { came = c.with(s, m, at) }, c.others...)
 					return came

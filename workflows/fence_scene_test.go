@@ -950,7 +950,7 @@ func TestEveryStepOfAFence(t *testing.T) {
 			m := happens[name]
 			t.Run(of+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				at, every := turns.Steps("TestEveryStepOfAFence: "+of+", "+name, 24, 1)
+				at, every := turns.Steps("TestEveryStepOfAFence: "+of+", "+name, 48, 1)
 				atEachStep(t, at, every, 300, func(t *testing.T, at int) (came bool) {
 					play(t, sim.Options{}, func(s *scene) { came = s.fenceWith(m, begin, node, at) })
 					return came

@@ -70,9 +70,9 @@ func TestEveryStepOfAMigration(t *testing.T) {
 		for mishapName, m := range monMishaps() {
 			t.Run(courseName+"/"+mishapName, func(t *testing.T) {
 				t.Parallel()
-				often, closely := 48, 1
+				often, closely := 96, 1
 				if m.any { // of which there are ten times as many
-					often, closely = 480, 5
+					often, closely = 960, 5
 				}
 				at, every := turns.Steps("TestEveryStepOfAMigration: "+courseName+", "+mishapName, often, closely)
 				atEachStep(t, at, every, 2000, func(t *testing.T, at int) (came bool) {

@@ -40,7 +40,7 @@ var (
 	simFailures = flag.Int("sim.failures", 3, "tell so many stories of schedules that failed, then give up; 0: tell all")
 )
 
-// schedulesToPlay are as many as the command line says, else all, or a fifth of them, which every commit plays.
+// schedulesToPlay are as many as the command line says, else all, or a tenth of them, which every commit plays.
 func schedulesToPlay(told, all int) int {
 	switch {
 	case told > 0:
@@ -48,7 +48,7 @@ func schedulesToPlay(told, all int) int {
 	case turns.All():
 		return all
 	}
-	return all / 5
+	return all / 10
 }
 
 func without() map[string]bool { return setOf(strings.Split(*simWithout, ",")) }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/turns"
 )
 
-var everyStep = flag.Int("rollout.every", 90, "in TestEveryStepOfARollout something happens at one step in so many, "+
+var everyStep = flag.Int("rollout.every", 180, "in TestEveryStepOfARollout something happens at one step in so many, "+
 	"in 5 at most when all is played; 1: at each, which takes long")
 
 // updateMishaps are what happens at a step of a rollout.
