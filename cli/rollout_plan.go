@@ -251,6 +251,9 @@ func (c *Command) surroundings(
 	p.FailureDomainType = cmp.Or(k.View.FailureDomainType, p.FailureDomainType)
 	p.Now = &KeeperNow{MayDrain: workflows.MayDrain(k.Decision), Message: k.Decision.Message}
 	p.Now.Waits = describeWait(&k, policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats)
+	if d := k.View.Disconnected; d != nil && d.Certain() > 0 {
+		p.Warned = append(p.Warned, "OSDs without a session with any monitor go before all others, those of a failure domain together")
+	}
 	for _, h := range k.Lease.Holders {
 		p.Now.Holders = append(p.Now.Holders,
 			fmt.Sprintf("%s holds %s since %s: %s", h.WorkflowID, h.Domain, when(h.Granted, p.At), h.Reason))

@@ -100,7 +100,8 @@ func TestPlanOfAnUpdate(t *testing.T) {
 				s.Canary, s.Skip = workflows.Canary{Template: "new", OSD: "osd.0", Judged: true}, []string{"osd.1"}
 			})}
 		},
-		"nothing": func(w *world) { w.cephOSD.Hash = "old" },
+		"lost-the-monitors": func(w *world) { loseMonitors(w, "zone-y") },
+		"nothing":           func(w *world) { w.cephOSD.Hash = "old" },
 		"several-reasons": func(w *world) {
 			w.osdPods[0].Annotations[podspec.HashAnnotation] = "new"
 			w.osdPods[1].Annotations[podspec.HashAnnotation] = "new"

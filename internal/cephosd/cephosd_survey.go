@@ -179,7 +179,7 @@ func (s *state) osd(o podspec.OSD, p *podspec.Pod) rollout.OSD {
 	id, known := s.ids[o.Key()]
 	in := s.byID[id]
 	if known {
-		r.Name, r.Domain, r.Up = osdName(id), in.Domain, in.Up
+		r.Name, r.Domain, r.Up, r.Unheard = osdName(id), in.Domain, in.Up, in.Unheard
 		r.Unit = rollout.UnitOf(string(s.Domain()), int(s.Spec.MaxParallel), r, in.Location)
 	}
 	if p == nil {

@@ -179,7 +179,7 @@ func (d deployments) osds(r *restarting, seen cephcluster.OSDs) (out []rollout.O
 		}
 		id := r.ids[x.Name]
 		in := byID[id]
-		o := rollout.OSD{Key: x.Name, Name: osdName(id), Host: hostOf(x), Domain: in.Domain, Up: in.Up}
+		o := rollout.OSD{Key: x.Name, Name: osdName(id), Host: hostOf(x), Domain: in.Domain, Up: in.Up, Unheard: in.Unheard}
 		o.Unit = rollout.UnitOf(d.ref.UpdateDomain, d.ref.MaxParallel, o, in.Location)
 		o.Serves = kube.OSDAvailable(x) && in.Up
 		switch {

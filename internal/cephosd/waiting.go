@@ -247,6 +247,7 @@ func (w waiting) due(
 		o := rollout.OSD{
 			Key: x.Daemon, Name: x.Daemon, Host: x.Node, Domain: s.domain(x.Daemon, c), State: rollout.OutOfDate,
 			Pod: string(x.UID), Epoch: c.byID[x.Daemon].UpFrom, ForGood: !x.Newer, Serves: true,
+			Up: c.byID[x.Daemon].Up, Unheard: c.byID[x.Daemon].Unheard,
 		}
 		o.Unit = o.Domain
 		if rollout.IsMon(x.Daemon) {

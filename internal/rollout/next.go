@@ -57,6 +57,9 @@ func (in Input) next(all []OSD) Step {
 	if at < 0 {
 		return Step{Do: DoNothing, Why: "every OSD is as its template says"}
 	}
+	if unheard := filter(all, func(o OSD) bool { return o.Unheard && todo(o) }); len(unheard) > 0 {
+		return in.wake(unheard)
+	}
 	first := all[at]
 	if in.Canary {
 		return Step{Do: DoReplace, OSDs: []OSD{first}, Domain: in.domain(first.Domain), Canary: true, Why: first.String() +
@@ -84,6 +87,16 @@ func (in Input) mend(broken []OSD) Step {
 	s.Domain = in.domain(s.OSDs[0].Domain)
 	s.Why = describe(s.OSDs) + " out of date and not serving: what is broken comes first"
 	return s
+}
+
+// wake replaces OSDs first that nobody hears, of the failure domain in which there are most of them: no other one opens
+// before. They go together, canary or not, since the data is not whole before all of them have started anew.
+func (in Input) wake(unheard []OSD) Step {
+	batch := in.bound(worst(unheard))
+	return Step{
+		Do: DoReplace, OSDs: batch, Domain: in.domain(batch[0].Domain), Canary: in.Canary,
+		Why: describe(batch) + " without a session with any monitor: no other failure domain opens before",
+	}
 }
 
 func (in Input) why(batch []OSD) string {

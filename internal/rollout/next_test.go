@@ -32,6 +32,16 @@ func osdSet(unit func(zone, host string) string) rollout.Input {
 func byHost(_, host string) string { return host }
 func byZone(zone, _ string) string { return zone }
 
+// unheard lets some OSDs lose the monitors.
+func unheard(in *rollout.Input, osds ...int) {
+	for i := range in.OSDs {
+		in.OSDs[i].Up = in.OSDs[i].Serves
+	}
+	for _, i := range osds {
+		in.OSDs[i].Unheard = true
+	}
+}
+
 func names(s rollout.Step) []string {
 	var out []string
 	for _, o := range s.OSDs {
@@ -108,6 +118,34 @@ func TestNext(t *testing.T) {
 				}
 			},
 			do: rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x", canary: true,
+		},
+		"those that nobody hears come first": {
+			unit: byHost, change: func(in *rollout.Input) { unheard(in, 8, 10) },
+			do: rollout.DoReplace, osds: []string{"osd.8", "osd.10"}, domain: "zone-z",
+		},
+		"and together, although a canary is wanted": {
+			unit: byHost, change: func(in *rollout.Input) { in.Canary = true; unheard(in, 8, 10) },
+			do: rollout.DoReplace, osds: []string{"osd.8", "osd.10"}, domain: "zone-z", canary: true,
+		},
+		"but no more than go at once": {
+			change: func(in *rollout.Input) { in.MaxParallel = 1; unheard(in, 8, 10) },
+			do:     rollout.DoReplace, osds: []string{"osd.8"}, domain: "zone-z",
+		},
+		"of those that nobody hears the domain with more": {
+			change: func(in *rollout.Input) { unheard(in, 0, 8, 10) },
+			do:     rollout.DoReplace, osds: []string{"osd.8", "osd.10"}, domain: "zone-z",
+		},
+		"after one that is down": {
+			change: func(in *rollout.Input) { unheard(in, 8); in.OSDs[0].Serves = false },
+			do:     rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x", broken: true,
+		},
+		"not before what was replaced is back": {
+			change: func(in *rollout.Input) { unheard(in, 8); in.OSDs[0].State, in.OSDs[0].Serves = rollout.UpToDate, false },
+			do:     rollout.DoAwait, osds: []string{"osd.0"}, domain: "zone-x",
+		},
+		"one that nobody hears, and that is as its template says": {
+			change: func(in *rollout.Input) { unheard(in, 8); in.OSDs[8].State = rollout.UpToDate },
+			do:     rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x",
 		},
 		"one that was replaced and is not up is awaited": {
 			change: func(in *rollout.Input) { in.OSDs[0].State, in.OSDs[0].Serves = rollout.Unready, false },

@@ -40,6 +40,9 @@ type OSD struct {
 	Serves bool `json:"serves,omitempty"`
 	// Up: the storage cluster says so, whatever becomes of its pod. To stop it takes something away.
 	Up bool `json:"up,omitempty"`
+	// Unheard: it is up, but the storage cluster's governors do not hear it, so that no other failure domain opens before
+	// it has started anew.
+	Unheard bool `json:"unheard,omitempty"`
 	// Away says why it cannot serve where it is: its node is cordoned, not ready, or gone. Whoever took the node brings it
 	// back.
 	Away string `json:"away,omitempty"`

@@ -25,6 +25,8 @@ type OSD struct {
 	Pod, Host, Data string
 	// Slow: Ceph's health says that it has slow operations.
 	Slow bool
+	// Unheard: it is up, and has no session with any monitor.
+	Unheard bool
 }
 
 // OSDs is all OSDs of a Ceph cluster, as of one epoch.
@@ -73,7 +75,7 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 		out.OSDs = append(out.OSDs, OSD{
 			ID: o.ID, Up: bool(o.Up), UpFrom: o.UpFrom, Serving: o.Serving(), Location: tree.Location(o.ID),
 			Domain: tree.Find(o.ID, smallest.Type), Pod: said[o.ID].PodName, Host: said[o.ID].Hostname, Data: said[o.ID].Data,
-			Slow: slow[o.ID],
+			Slow: slow[o.ID], Unheard: slices.Contains(reading.Disconnected.OSDs, o.ID),
 		})
 	}
 	return out, nil
