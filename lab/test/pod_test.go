@@ -218,10 +218,12 @@ func TestTerminationIsGraceful(t *testing.T) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}},
 	}
+	long := int64(2 * 60)
+	pod.Spec.TerminationGracePeriodSeconds = &long
 	create(t, ns, pod)
 	await(t, ns, "polite", "ready", ready)
-	if took := deletePod(t, ns, "polite"); took > time.Second {
-		t.Errorf("took %s", took)
+	if took := deletePod(t, ns, "polite"); took > time.Minute {
+		t.Errorf("took %s: it was not told to end, or not before its grace period was over", took)
 	}
 	deaf := shell("main", "trap '' TERM; touch up; setsid sleep 600 & while :; do sleep 0.05; done")
 	// Ready only once the trap is set: a signal before that would end it at once.
@@ -230,7 +232,7 @@ func TestTerminationIsGraceful(t *testing.T) {
 	}
 	create(t, ns, newPod("stubborn", deaf))
 	await(t, ns, "stubborn", "ready", ready)
-	if took := deletePod(t, ns, "stubborn"); took < 1900*time.Millisecond || took > 5*time.Second {
+	if took := deletePod(t, ns, "stubborn"); took < 1900*time.Millisecond || took > 20*time.Second {
 		t.Errorf("took %s, want its grace period of 2 s", took)
 	}
 	// The volume outlives the pod, and says what happened.

@@ -20,7 +20,7 @@ func All() bool { return os.Getenv("TEST_ALL") != "" }
 func commit() string { return os.Getenv("TEST_COMMIT") }
 
 // turn is how much time each commit has for everything that takes long, on average.
-const turn = 1500 * time.Millisecond
+const turn = time.Second
 
 // Has tells whether something that takes long is played this time: the longer, the more seldom, so that all of it costs
 // a commit the same on average. How long it takes is said of an idle machine, and with all that it has for itself.
