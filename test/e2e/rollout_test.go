@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sync/errgroup"
 )
 
 // cephOSDName is the CephOSD of a lab whose OSDs run from one.
@@ -100,20 +101,26 @@ func (w *world) rolloutWords() map[string]func(*testscript.TestScript, bool, []s
 // rotateKeys gives each OSD a new key, in Ceph and where it runs: one that loses its session with a monitor would get
 // no other one with the old key. What Ceph 16 cannot tell a running OSD, it finds when it is restarted.
 func (w *world) rotateKeys() error {
+	var g errgroup.Group
+	g.SetLimit(4) // each of these commands waits for the monitors most of the time
 	for osd := range 12 {
-		name := fmt.Sprintf("osd.%d", osd)
-		if err := w.newKey(name); err != nil {
-			return err
-		}
-		key, err := w.command("ceph", "auth", "print-key", name).Output()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(w.newKeyring(name)+".key", key, 0o600); err != nil {
-			return err
-		}
-		_ = w.run("ceph", "tell", name, "rotate-key", "-i", w.newKeyring(name)+".key")
+		g.Go(func() error { return w.rotateKey(fmt.Sprintf("osd.%d", osd)) })
 	}
+	return g.Wait()
+}
+
+func (w *world) rotateKey(name string) error {
+	if err := w.newKey(name); err != nil {
+		return err
+	}
+	key, err := w.command("ceph", "auth", "print-key", name).Output()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(w.newKeyring(name)+".key", key, 0o600); err != nil {
+		return err
+	}
+	_ = w.run("ceph", "tell", name, "rotate-key", "-i", w.newKeyring(name)+".key")
 	return nil
 }
 
