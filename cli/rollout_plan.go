@@ -252,7 +252,8 @@ func (c *Command) surroundings(
 	p.Now = &KeeperNow{MayDrain: workflows.MayDrain(k.Decision), Message: k.Decision.Message}
 	p.Now.Waits = describeWait(&k, policy.Spec.Ceph != nil && policy.Spec.Ceph.FlushPGStats)
 	if d := k.View.Disconnected; d != nil && d.Certain() > 0 {
-		p.Warned = append(p.Warned, "OSDs without a session with any monitor go before all others, those of a failure domain together")
+		p.Warned = append(p.Warned,
+			"OSDs without a session with any monitor go before all others, those of a failure domain together")
 	}
 	for _, h := range k.Lease.Holders {
 		p.Now.Holders = append(p.Now.Holders,
