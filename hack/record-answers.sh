@@ -42,6 +42,7 @@ for release in "${@:-16 18 20}"; do
     until_says 30 '^"name":"active\+clean" $' settled
     everything clean
     record clean features
+    for mon in a b c; do record clean tell mon.$mon sessions; done
     ceph osd unset-group noout node-b node-e 2>/dev/null
     kubectl -n rook-ceph scale deployment rook-ceph-osd-0 --replicas=0 >/dev/null
     until_says 60 '"name":"active\+undersized' settled

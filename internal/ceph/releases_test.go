@@ -118,6 +118,22 @@ func (r recorded) sessions() {
 	n, err := r.client("features").OSDSessions(context.Background())
 	require.NoError(r, err)
 	require.Equal(r, 6, n)
+
+	mons := each{}
+	for _, name := range []string{"a", "b", "c"} {
+		answer, err := os.ReadFile(filepath.Join("testdata", "releases", r.release, r.situation+".tell-mon."+name+"-sessions.json"))
+		require.NoError(r, err)
+		mons[name] = reply{output: string(answer)}
+	}
+	sessions, err := ceph.Client{Commander: mons}.SessionsOf(context.Background(), []string{"a", "b", "c"})
+	require.NoError(r, err)
+	require.Len(r, sessions, 6)
+	m, err := r.client("osd dump").OSDDump(context.Background())
+	require.NoError(r, err)
+	for i, s := range sessions {
+		require.Equal(r, i, s.OSD)
+		require.True(r, s.Addrs.Same(m.OSDs[i].Addrs), "the session of the process that is in the map")
+	}
 }
 
 func (r recorded) quorum() {
