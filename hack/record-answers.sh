@@ -12,7 +12,7 @@ record() { # record SITUATION COMMAND…
   if [ $code != 0 ]; then echo "$name $code" >>"$out/exit-codes"; fi
 }
 
-# without_machine: OSDs tell of the machine that they run on, which is nobody's business.
+# without_machine: OSDs tell of the machine that they run on, and sessions of that of whoever asks, which is nobody's business.
 without_machine() { sed -i -E 's/"(arch|cpu|distro[a-z_]*|kernel_[a-z]*|mem_[a-z_]*|os)":"[^"]*",//g' "$out/$1.osd-metadata.json"; }
 
 everything() { # everything SITUATION
@@ -42,7 +42,10 @@ for release in "${@:-16 18 20}"; do
     until_says 30 '^"name":"active\+clean" $' settled
     everything clean
     record clean features
-    for mon in a b c; do record clean tell mon.$mon sessions; done
+    for mon in a b c; do
+      record clean tell mon.$mon sessions
+      sed -i "s/\"remote_host\":\"$(hostname)\"/\"remote_host\":\"\"/g" "$out/clean.tell-mon.$mon-sessions.json"
+    done
     ceph osd unset-group noout node-b node-e 2>/dev/null
     kubectl -n rook-ceph scale deployment rook-ceph-osd-0 --replicas=0 >/dev/null
     until_says 60 '"name":"active\+undersized' settled
