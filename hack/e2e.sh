@@ -5,14 +5,17 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 labs=${LABS:-2}
+patience=90m
+if [ -n "${TEST_ALL:-}" ]; then patience=5h; fi
 read -ra with_cgo <<<"${WITH_CGO:-./test/...}"
 LAB_TURNS=$(mktemp -d)
 export LAB_TURNS
 for turn in $(seq "$labs"); do touch "$LAB_TURNS/$turn"; done
 logs=$(mktemp -d)
-beside=()
+beside=() # leaders of groups
+first=
 finish() {
-  for pid in "${beside[@]}"; do kill -- -"$pid" 2>/dev/null; done
+  for pid in $first "${beside[@]}"; do kill -- -"$pid" 2>/dev/null; done
   wait
   rm -rf "$LAB_TURNS" "$logs"
 }
@@ -27,19 +30,24 @@ beside() {
   beside+=($!)
   set +m
 }
-the_lab() { cd lab && CGO_ENABLED=0 exec env -u LAB_CEPH go test "$@" -timeout 30m ./test; }
+the_lab() { cd lab && CGO_ENABLED=0 exec env -u LAB_CEPH go test "$@" -timeout "$patience" ./test; }
 the_others() {
   local others
   others=$(CGO_ENABLED=0 go list ./test/... | grep -vxF "$(go list "${with_cgo[@]}")") || exit 0 # there are none
   # shellcheck disable=SC2086 # one word for each package
-  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 1 -timeout 90m "${run[@]}"
+  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 1 -timeout "$patience" "${run[@]}"
 }
 
 run=()
 if [ -n "${RUN:-}" ]; then run=(-run "$RUN" -v); else beside the_lab "$@"; fi
 beside the_others "$@"
+set -m
+go test "$@" "${with_cgo[@]}" -count=1 -p 2 -timeout "$patience" -parallel "$labs" "${run[@]}" &
+first=$!
+set +m
 rc=0
-go test "$@" "${with_cgo[@]}" -count=1 -p 2 -timeout 90m -parallel "$labs" "${run[@]}" || rc=$?
+wait "$first" || rc=$? # and not in the foreground, where nobody could end this before it has ended
+first=
 for i in "${!beside[@]}"; do
   wait "${beside[$i]}" || rc=$?
   cat "$logs/$i"
