@@ -13,6 +13,7 @@ import (
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // Cache is the API server as a watcher has it in memory: it always answers, at once.
@@ -25,7 +26,7 @@ func (c cache) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	defer c.w.mu.Unlock()
 	if p, ok := into.(*v1alpha1.MaintenancePolicy); ok {
 		if c.w.policy == nil || key.Name != c.w.key.Name || key.Namespace != c.w.key.Namespace {
-			return notFound("maintenancepolicies", key.Name)
+			return kubeapi.NotFound("maintenancepolicies", key.Name)
 		}
 		c.w.policy.DeepCopyInto(p)
 		return nil
@@ -35,7 +36,7 @@ func (c cache) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 		return fmt.Errorf("the simulated cache does not read %T", into)
 	}
 	if c.w.cr == nil || key.Name != CephOSDName || key.Namespace != c.w.key.Namespace {
-		return notFound("cephosds", key.Name)
+		return kubeapi.NotFound("cephosds", key.Name)
 	}
 	*cr = *c.w.typedCephOSD()
 	return nil

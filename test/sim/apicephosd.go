@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the API server for the one CephOSD.
@@ -16,7 +17,7 @@ import (
 func (c policyClient) getCephOSD(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	return c.ask(ctx, "read CephOSD", func() error {
 		if c.cr == nil || key.Name != CephOSDName || key.Namespace != c.key.Namespace {
-			return notFound("cephosds", key.Name)
+			return kubeapi.NotFound("cephosds", key.Name)
 		}
 		switch into := into.(type) {
 		case *unstructured.Unstructured:
@@ -46,9 +47,9 @@ func (c policyClient) reportCephOSD(ctx context.Context, from *v1alpha1.CephOSD)
 	return c.ask(ctx, "report rollout", func() error {
 		switch {
 		case c.cr == nil:
-			return notFound("cephosds", from.Name)
+			return kubeapi.NotFound("cephosds", from.Name)
 		case from.ResourceVersion != c.cr.GetResourceVersion():
-			return conflict("cephosds", from.Name)
+			return kubeapi.Conflict("cephosds", from.Name)
 		}
 		c.judgeProgress(&from.Status)
 		next := c.cr.DeepCopy()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is what the API server and the Deployments' controller do when somebody restarts a Deployment. Its strategy
@@ -50,7 +51,7 @@ func (a deploymentsAPI) Get(ctx context.Context, name string, _ metav1.GetOption
 	err = a.server.ask(ctx, "read Deployment", func() error {
 		d := a.server.deploymentNamed(name)
 		if d == nil {
-			return notFound("deployments", name)
+			return kubeapi.NotFound("deployments", name)
 		}
 		x := a.server.deployment(d)
 		out = &x
@@ -86,9 +87,9 @@ func (a deploymentsAPI) Patch(
 		d := a.server.deploymentNamed(name)
 		switch {
 		case d == nil:
-			return notFound("deployments", name)
+			return kubeapi.NotFound("deployments", name)
 		case patch.Metadata.UID != "" && patch.Metadata.UID != d.name():
-			return conflict("deployments", name)
+			return kubeapi.Conflict("deployments", name)
 		case len(o.DryRun) > 0:
 			return nil
 		}

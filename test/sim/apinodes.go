@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 type nodesAPI struct {
@@ -24,7 +25,7 @@ type nodesAPI struct {
 func (a nodesAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.NodeList, err error) {
 	out = &corev1.NodeList{}
 	err = a.server.ask(ctx, "list nodes", func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (a nodesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (ou
 	err = a.server.ask(ctx, "read node", func() error {
 		n := a.server.nodes[name]
 		if n == nil || n.gone {
-			return notFound("nodes", name)
+			return kubeapi.NotFound("nodes", name)
 		}
 		if a.server.user == byUs {
 			n.lookedAt = time.Now()
@@ -69,7 +70,7 @@ func (a nodesAPI) Patch(
 	}
 	err := a.server.ask(ctx, "cordon", func() error {
 		if n := a.server.nodes[name]; n == nil || n.gone {
-			return notFound("nodes", name)
+			return kubeapi.NotFound("nodes", name)
 		}
 		a.server.cordon(name, p.Spec.Unschedulable, a.server.user)
 		return nil
@@ -89,27 +90,24 @@ func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	out := make(chan watch.Event)
-	go func() {
-		defer close(out)
-		for a.server.await(ctx, func() bool { return a.server.nodeState(name) != last }) {
-			a.server.mu.Lock()
-			last = a.server.nodeState(name)
-			e := watch.Event{Type: watch.Deleted, Object: &corev1.Node{}}
-			if last.Found {
+	return kubeapi.Watch(ctx, func(ctx context.Context) []watch.Event {
+		e := watch.Event{Type: watch.Deleted, Object: &corev1.Node{}}
+		changed := a.server.await(ctx, func() bool {
+			now := a.server.nodeState(name)
+			if now == last {
+				return false
+			}
+			if last = now; now.Found {
 				x := a.server.nodes[name].object()
 				e = watch.Event{Type: watch.Modified, Object: &x}
 			}
-			a.server.mu.Unlock()
-			select {
-			case out <- e:
-			case <-ctx.Done():
-				return
-			}
+			return true
+		})
+		if !changed {
+			return nil
 		}
-	}()
-	return watching{events: out, stop: cancel}, nil
+		return []watch.Event{e}
+	}), nil
 }
 
 func (w *World) nodeState(name string) activities.NodeState {

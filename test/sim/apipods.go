@@ -65,10 +65,10 @@ func (a podsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptions
 		}
 		p := a.server.podNamed(name)
 		if p == nil {
-			return notFound("pods", name)
+			return kubeapi.NotFound("pods", name)
 		}
 		if x := p.object(); o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != x.UID {
-			return conflict("pods", name)
+			return kubeapi.Conflict("pods", name)
 		}
 		if p.leaving() {
 			return nil
@@ -92,14 +92,14 @@ func (a podsAPI) Patch(
 	err = a.server.ask(ctx, "annotate pod", func() error {
 		p := a.server.podNamed(name)
 		if p == nil {
-			return notFound("pods", name)
+			return kubeapi.NotFound("pods", name)
 		}
 		had, next := p.object(), &corev1.Pod{}
 		if err := kubeapi.Patched(&had, next, kind, data); err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
 		}
 		if next.UID != had.UID {
-			return conflict("pods", name)
+			return kubeapi.Conflict("pods", name)
 		}
 		if !maps.Equal(next.Labels, had.Labels) || !maps.Equal(next.Annotations, had.Annotations) {
 			p.writes++
@@ -125,7 +125,7 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	var last map[string]corev1.Pod
 	var matches func(map[string]string, fields.Set) bool
 	err := a.server.ask(ctx, "watch pods", func() (err error) {
-		if matches, err = a.server.parse(o); err == nil {
+		if matches, err = a.server.selectors.Parse(o); err == nil {
 			last = a.server.podsLike(matches)
 		}
 		return err
@@ -133,34 +133,14 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	out := make(chan watch.Event)
-	go func() {
-		defer close(out)
-		var events []watch.Event
-		for a.server.await(ctx, func() bool {
+	return kubeapi.Watch(ctx, func(ctx context.Context) (events []watch.Event) {
+		a.server.await(ctx, func() bool {
 			events, last = changesOf(last, a.server.podsLike(matches))
 			return len(events) > 0
-		}) {
-			for _, e := range events {
-				select {
-				case out <- e:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return watching{events: out, stop: cancel}, nil
+		})
+		return events
+	}), nil
 }
-
-type watching struct {
-	events chan watch.Event
-	stop   context.CancelFunc
-}
-
-func (w watching) Stop()                          { w.stop() }
-func (w watching) ResultChan() <-chan watch.Event { return w.events }
 
 func (w *World) podsLike(matches func(map[string]string, fields.Set) bool) map[string]corev1.Pod {
 	out := map[string]corev1.Pod{}

@@ -44,7 +44,7 @@ func (c policyClient) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 			return nil
 		}
 		if !ok || c.policy == nil || key.Name != c.key.Name || key.Namespace != c.key.Namespace {
-			return notFound("maintenancepolicies", key.Name)
+			return kubeapi.NotFound("maintenancepolicies", key.Name)
 		}
 		c.policy.DeepCopyInto(p)
 		return nil
@@ -100,14 +100,14 @@ func (c policyClient) Patch(ctx context.Context, o client.Object, patch client.P
 	}
 	return c.ask(ctx, "update policy", func() error {
 		if c.policy == nil {
-			return notFound("maintenancepolicies", o.GetName())
+			return kubeapi.NotFound("maintenancepolicies", o.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
 		if err := kubeapi.Patched(c.policy, next, patch.Type(), data); err != nil {
 			return err
 		}
 		if next.ResourceVersion != c.policy.ResourceVersion {
-			return conflict("maintenancepolicies", o.GetName())
+			return kubeapi.Conflict("maintenancepolicies", o.GetName())
 		}
 		c.putPolicy(next)
 		return nil
@@ -180,10 +180,10 @@ func (s statusClient) Update(ctx context.Context, o client.Object, _ ...client.S
 	return s.policyClient.ask(ctx, "report status", func() error {
 		w := s.policyClient.World
 		if w.policy == nil {
-			return notFound("maintenancepolicies", p.Name)
+			return kubeapi.NotFound("maintenancepolicies", p.Name)
 		}
 		if p.ResourceVersion != w.policy.ResourceVersion {
-			return conflict("maintenancepolicies", p.Name)
+			return kubeapi.Conflict("maintenancepolicies", p.Name)
 		}
 		claimed := !equality.Semantic.DeepEqual(status.Ceph, w.policy.Status.Ceph)
 		w.noteHolders()
@@ -207,14 +207,14 @@ func (s statusClient) Patch(
 	return s.policyClient.ask(ctx, "patch status", func() error {
 		w := s.policyClient.World
 		if w.policy == nil {
-			return notFound("maintenancepolicies", o.GetName())
+			return kubeapi.NotFound("maintenancepolicies", o.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
 		if err := kubeapi.Patched(w.policy, next, patch.Type(), data); err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "MaintenancePolicy"}, o.GetName(), nil) // a test that failed
 		}
 		if next.ResourceVersion != w.policy.ResourceVersion {
-			return conflict("maintenancepolicies", o.GetName())
+			return kubeapi.Conflict("maintenancepolicies", o.GetName())
 		}
 		w.policy.Status = next.Status
 		w.versioned()

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -84,9 +83,6 @@ func (s server) CoreV1() coreclient.CoreV1Interface       { return coreAPI{serve
 func (s server) AppsV1() appsclient.AppsV1Interface       { return appsAPI{server: s} }
 func (s server) PolicyV1() policyclient.PolicyV1Interface { return policyAPI{server: s} }
 func (s server) Discovery() discovery.DiscoveryInterfaces { return kubeapi.Discovery{} }
-func notFound(resource, name string) *apierrors.StatusError {
-	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
-}
 
 type coreAPI struct {
 	coreclient.CoreV1Interface
@@ -115,7 +111,7 @@ type podsAPI struct {
 func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (out *corev1.PodList, err error) {
 	out = &corev1.PodList{}
 	err = a.server.ask(ctx, "list pods", func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil || a.namespace != "" && a.namespace != a.server.key.Namespace {
 			return err
 		}
@@ -147,28 +143,9 @@ func (a podsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out
 				return nil
 			}
 		}
-		return notFound("pods", name)
+		return kubeapi.NotFound("pods", name)
 	})
 	return out, err
-}
-
-// parse understands the selectors of a request.
-func (w *World) parse(o metav1.ListOptions) (func(map[string]string, fields.Set) bool, error) {
-	l, known := w.selectors[o.LabelSelector]
-	if !known {
-		var err error
-		if l, err = labels.Parse(o.LabelSelector); err != nil {
-			return nil, err
-		}
-		w.selectors[o.LabelSelector] = l
-	}
-	f, err := fields.ParseSelector(o.FieldSelector)
-	if err != nil {
-		return nil, err
-	}
-	return func(set map[string]string, values fields.Set) bool {
-		return l.Matches(labels.Set(set)) && f.Matches(values)
-	}, nil
 }
 
 type configMapsAPI struct {
@@ -215,7 +192,7 @@ type deploymentsAPI struct {
 func (a deploymentsAPI) List(ctx context.Context, o metav1.ListOptions) (*appsv1.DeploymentList, error) {
 	out := &appsv1.DeploymentList{}
 	err := a.server.ask(ctx, "list Deployments", func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil {
 			return err
 		}
@@ -260,7 +237,7 @@ func (a evictionsAPI) Evict(ctx context.Context, e *policyv1.Eviction) error {
 	return a.server.ask(ctx, "evict", func() error {
 		i := slices.IndexFunc(a.server.pods, func(p *pod) bool { return p.name == e.Name })
 		if i < 0 {
-			return notFound("pods", e.Name)
+			return kubeapi.NotFound("pods", e.Name)
 		}
 		dry := e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0
 		return a.server.evict(a.server.pods[i], a.server.user, dry)
@@ -275,7 +252,7 @@ type budgetsAPI struct {
 func (a budgetsAPI) List(ctx context.Context, o metav1.ListOptions) (*policyv1.PodDisruptionBudgetList, error) {
 	out := &policyv1.PodDisruptionBudgetList{}
 	err := a.server.ask(ctx, "list budgets", func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil {
 			return err
 		}
@@ -295,7 +272,7 @@ func (a budgetsAPI) Get(
 	err = a.server.ask(ctx, "read budget", func() error {
 		b := a.server.budgets[name]
 		if b == nil {
-			return notFound("poddisruptionbudgets", name)
+			return kubeapi.NotFound("poddisruptionbudgets", name)
 		}
 		out = b.DeepCopy()
 		return nil
@@ -324,20 +301,15 @@ func (a budgetsAPI) Update(
 	err = a.server.ask(ctx, "update budget", func() error {
 		had := a.server.budgets[b.Name]
 		if had == nil {
-			return notFound("poddisruptionbudgets", b.Name)
+			return kubeapi.NotFound("poddisruptionbudgets", b.Name)
 		}
 		if b.ResourceVersion != "" && b.ResourceVersion != had.ResourceVersion {
-			return conflict("poddisruptionbudgets", b.Name)
+			return kubeapi.Conflict("poddisruptionbudgets", b.Name)
 		}
 		out, err = a.server.putBudget(b.DeepCopy(), a.server.user)
 		return err
 	})
 	return out, err
-}
-
-func conflict(resource, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name,
-		fmt.Errorf("the object has been modified"))
 }
 
 func (a budgetsAPI) Patch(
@@ -346,7 +318,7 @@ func (a budgetsAPI) Patch(
 	err = a.server.ask(ctx, "update budget", func() error {
 		had := a.server.budgets[name]
 		if had == nil {
-			return notFound("poddisruptionbudgets", name)
+			return kubeapi.NotFound("poddisruptionbudgets", name)
 		}
 		next := &policyv1.PodDisruptionBudget{}
 		if err := kubeapi.Patched(had, next, kind, data); err != nil {
@@ -361,7 +333,7 @@ func (a budgetsAPI) Patch(
 func (a budgetsAPI) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
 	return a.server.ask(ctx, "delete budget", func() error {
 		if a.server.budgets[name] == nil {
-			return notFound("poddisruptionbudgets", name)
+			return kubeapi.NotFound("poddisruptionbudgets", name)
 		}
 		a.server.dropBudget(name, a.server.user)
 		return nil

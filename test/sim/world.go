@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 var _ cephcluster.Dialer = (*World)(nil)
@@ -152,8 +153,8 @@ type World struct {
 	unreachable bool                        // no new line to the mons can be made
 	fsid        string                      // of the Ceph cluster that answers now
 	version     int                         // of the last object that was written
-	selectors   map[string]labels.Selector  // parsed
-	commands    sync.Map                    // to Ceph, parsed, by their texts
+	selectors   kubeapi.Selectors
+	commands    sync.Map // to Ceph, parsed, by their texts
 
 	cephCluster
 	cephOSD
@@ -178,7 +179,7 @@ func New(opts Options) *World {
 	w := &World{
 		opts: opts, started: time.Now(), changed: make(chan struct{}), violated: map[string]bool{},
 		nodes: map[string]*node{}, budgets: map[string]*policyv1.PodDisruptionBudget{}, drains: map[string]int{},
-		covering: map[string]labels.Selector{}, selectors: map[string]labels.Selector{},
+		covering: map[string]labels.Selector{}, selectors: kubeapi.Selectors{},
 	}
 	w.fsid, w.key = FSID, Key
 	if opts.Key != (storage.ClusterKey{}) {

@@ -3,6 +3,7 @@ package kubeapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 )
@@ -42,6 +44,17 @@ func Patched(had, next any, kind types.PatchType, data []byte) error {
 		return err
 	}
 	return json.Unmarshal(text, next)
+}
+
+// NotFound is the answer about an object that is not there.
+func NotFound(resource, name string) *apierrors.StatusError {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
+}
+
+// Conflict is the answer to a change of an object that is another one by now.
+func Conflict(resource, name string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name,
+		errors.New("the object has been modified"))
 }
 
 // TooManyRequests is the answer to an eviction that a budget does not allow.

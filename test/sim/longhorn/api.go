@@ -2,7 +2,6 @@ package longhorn
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -52,36 +50,8 @@ func (s server) CoreV1() coreclient.CoreV1Interface       { return coreAPI{serve
 func (s server) PolicyV1() policyclient.PolicyV1Interface { return policyAPI{server: s} }
 func (s server) Discovery() discovery.DiscoveryInterfaces { return kubeapi.Discovery{} }
 
-func notFound(resource, name string) error {
-	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
-}
-
-func conflict(resource, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name,
-		errors.New("the object has been modified"))
-}
-
 func invalid(kind, name string) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: kind}, name, nil)
-}
-
-// parse understands the selectors of a request.
-func (w *World) parse(o metav1.ListOptions) (func(map[string]string, fields.Set) bool, error) {
-	l, known := w.parsed[o.LabelSelector]
-	if !known {
-		var err error
-		if l, err = labels.Parse(o.LabelSelector); err != nil {
-			return nil, err
-		}
-		w.parsed[o.LabelSelector] = l
-	}
-	f, err := fields.ParseSelector(o.FieldSelector)
-	if err != nil {
-		return nil, err
-	}
-	return func(set map[string]string, values fields.Set) bool {
-		return l.Matches(labels.Set(set)) && f.Matches(values)
-	}, nil
 }
 
 type coreAPI struct {
@@ -128,7 +98,7 @@ func (w *World) podsLike(namespace string, matches func(map[string]string, field
 func (a podsAPI) List(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 	out := &corev1.PodList{}
 	return out, a.server.ask(ctx, "list pods", false, func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil {
 			return err
 		}
@@ -146,14 +116,14 @@ func (a podsAPI) Patch(
 	err = a.server.ask(ctx, "mark pod", true, func() error {
 		had := a.server.pods[podKey(a.namespace, name)]
 		if had == nil {
-			return notFound("pods", name)
+			return kubeapi.NotFound("pods", name)
 		}
 		next := &corev1.Pod{}
 		if err := kubeapi.Patched(had, next, kind, data); err != nil {
 			return invalid("Pod", name)
 		}
 		if next.UID != had.UID {
-			return conflict("pods", name)
+			return kubeapi.Conflict("pods", name)
 		}
 		if maps.Equal(had.Labels, next.Labels) {
 			out = had.DeepCopy()
@@ -181,7 +151,7 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 		return now
 	}
 	err := a.server.ask(ctx, "watch pods", false, func() (err error) {
-		if matches, err = a.server.parse(o); err == nil {
+		if matches, err = a.server.selectors.Parse(o); err == nil {
 			last = look()
 		}
 		return err
@@ -189,41 +159,20 @@ func (a podsAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	out := make(chan watch.Event)
-	go func() {
-		defer close(out)
-		var gone []*corev1.Pod
-		for a.server.await(ctx, func() bool {
+	return kubeapi.Watch(ctx, func(ctx context.Context) (gone []watch.Event) {
+		a.server.await(ctx, func() bool {
 			now := look()
-			gone = nil
 			for uid, p := range last {
 				if now[uid] == nil {
-					gone = append(gone, p.DeepCopy())
+					gone = append(gone, watch.Event{Type: watch.Deleted, Object: p.DeepCopy()})
 				}
 			}
 			last = now
 			return len(gone) > 0
-		}) {
-			for _, p := range gone {
-				select {
-				case out <- watch.Event{Type: watch.Deleted, Object: p}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return watching{events: out, stop: cancel}, nil
+		})
+		return gone
+	}), nil
 }
-
-type watching struct {
-	events chan watch.Event
-	stop   context.CancelFunc
-}
-
-func (w watching) Stop()                          { w.stop() }
-func (w watching) ResultChan() <-chan watch.Event { return w.events }
 
 type nodesAPI struct {
 	coreclient.NodeInterface
@@ -233,7 +182,7 @@ type nodesAPI struct {
 func (a nodesAPI) List(ctx context.Context, o metav1.ListOptions) (*corev1.NodeList, error) {
 	out := &corev1.NodeList{}
 	return out, a.server.ask(ctx, "list nodes", false, func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil {
 			return err
 		}
@@ -250,7 +199,7 @@ func (a nodesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (ou
 	err = a.server.ask(ctx, "read node", false, func() error {
 		n := a.server.nodes[name]
 		if n == nil {
-			return notFound("nodes", name)
+			return kubeapi.NotFound("nodes", name)
 		}
 		out = n.DeepCopy()
 		return nil
@@ -265,7 +214,7 @@ func (a nodesAPI) Patch(
 	err = a.server.ask(ctx, "patch node", true, func() error {
 		had := a.server.nodes[name]
 		if had == nil {
-			return notFound("nodes", name)
+			return kubeapi.NotFound("nodes", name)
 		}
 		next := &corev1.Node{}
 		if err := kubeapi.Patched(had, next, kind, data); err != nil {
@@ -302,12 +251,9 @@ func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	if err := a.server.ask(ctx, "watch node", false, func() error { last = version(); return nil }); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	out := make(chan watch.Event)
-	go func() {
-		defer close(out)
+	return kubeapi.Watch(ctx, func(ctx context.Context) []watch.Event {
 		var e watch.Event
-		for a.server.await(ctx, func() bool {
+		changed := a.server.await(ctx, func() bool {
 			was := last
 			if last = version(); last == "" {
 				e = watch.Event{Type: watch.Deleted, Object: &corev1.Node{}}
@@ -315,15 +261,12 @@ func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 				e = watch.Event{Type: watch.Modified, Object: a.server.nodes[name].DeepCopy()}
 			}
 			return was != last
-		}) {
-			select {
-			case out <- e:
-			case <-ctx.Done():
-				return
-			}
+		})
+		if !changed {
+			return nil
 		}
-	}()
-	return watching{events: out, stop: cancel}, nil
+		return []watch.Event{e}
+	}), nil
 }
 
 type policyAPI struct {
@@ -348,7 +291,7 @@ func (a evictionsAPI) Evict(ctx context.Context, e *policyv1.Eviction) error {
 	return a.server.ask(ctx, "evict", true, func() error {
 		p := a.server.pods[podKey(e.Namespace, e.Name)]
 		if p == nil {
-			return notFound("pods", e.Name)
+			return kubeapi.NotFound("pods", e.Name)
 		}
 		return a.server.evict(p, a.server.user)
 	})
@@ -363,7 +306,7 @@ type budgetsAPI struct {
 func (a budgetsAPI) List(ctx context.Context, o metav1.ListOptions) (*policyv1.PodDisruptionBudgetList, error) {
 	out := &policyv1.PodDisruptionBudgetList{}
 	return out, a.server.ask(ctx, "list budgets", false, func() error {
-		matches, err := a.server.parse(o)
+		matches, err := a.server.selectors.Parse(o)
 		if err != nil || a.namespace != Key.Namespace {
 			return err
 		}
@@ -395,7 +338,7 @@ func (a budgetsAPI) Patch(
 	err = a.server.ask(ctx, "update budget", true, func() error {
 		had := a.server.budgets[name]
 		if had == nil {
-			return notFound("poddisruptionbudgets", name)
+			return kubeapi.NotFound("poddisruptionbudgets", name)
 		}
 		next := &policyv1.PodDisruptionBudget{}
 		if err := kubeapi.Patched(had, next, kind, data); err != nil {
@@ -411,10 +354,10 @@ func (a budgetsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOpti
 	return a.server.ask(ctx, "delete budget", true, func() error {
 		b := a.server.budgets[name]
 		if b == nil {
-			return notFound("poddisruptionbudgets", name)
+			return kubeapi.NotFound("poddisruptionbudgets", name)
 		}
 		if o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != b.UID {
-			return conflict("poddisruptionbudgets", name)
+			return kubeapi.Conflict("poddisruptionbudgets", name)
 		}
 		a.server.dropBudget(name, a.server.user)
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/leaving"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is Longhorn's own Node objects, by which it is told that a node gets no more replicas, and that those that
@@ -54,7 +55,7 @@ func (w *World) ownObject(name string) map[string]any {
 // patchOwn changes one of Longhorn's objects of nodes, as its webhook allows.
 func (w *World) patchOwn(o *unstructured.Unstructured, patch client.Patch) error {
 	if w.nodes[o.GetName()] == nil && w.ownNodes[o.GetName()] == nil {
-		return notFound("nodes.longhorn.io", o.GetName())
+		return kubeapi.NotFound("nodes.longhorn.io", o.GetName())
 	}
 	data, err := patch.Data(o)
 	if err != nil {

@@ -41,17 +41,17 @@ func (w *World) get(key client.ObjectKey, into client.Object) error {
 	switch into := into.(type) {
 	case *v1alpha1.MaintenancePolicy:
 		if w.policy == nil || key != policyKey() {
-			return notFound("maintenancepolicies", key.Name)
+			return kubeapi.NotFound("maintenancepolicies", key.Name)
 		}
 		w.policy.DeepCopyInto(into)
 	case *corev1.Node:
 		if w.nodes[key.Name] == nil {
-			return notFound("nodes", key.Name)
+			return kubeapi.NotFound("nodes", key.Name)
 		}
 		w.nodes[key.Name].DeepCopyInto(into)
 	case *metav1.PartialObjectMetadata:
 		if !w.oneWriter {
-			return notFound(into.Kind, key.Name)
+			return kubeapi.NotFound(into.Kind, key.Name)
 		}
 	default:
 		return fmt.Errorf("the simulated API server does not know %T", into)
@@ -185,14 +185,14 @@ func (o objects) Patch(ctx context.Context, object client.Object, patch client.P
 	}
 	return o.request(ctx, "update policy", true, func() error {
 		if o.policy == nil {
-			return notFound("maintenancepolicies", object.GetName())
+			return kubeapi.NotFound("maintenancepolicies", object.GetName())
 		}
 		next := &v1alpha1.MaintenancePolicy{}
 		if err := kubeapi.Patched(o.policy, next, patch.Type(), data); err != nil {
 			return err
 		}
 		if next.ResourceVersion != o.policy.ResourceVersion {
-			return conflict("maintenancepolicies", object.GetName())
+			return kubeapi.Conflict("maintenancepolicies", object.GetName())
 		}
 		o.putPolicy(next)
 		return nil
@@ -255,7 +255,7 @@ func (s statusAPI) Patch(
 			return invalid("MaintenancePolicy", o.GetName()) // a test that failed
 		}
 		if next.ResourceVersion != into.ResourceVersion {
-			return conflict("maintenancepolicies", o.GetName())
+			return kubeapi.Conflict("maintenancepolicies", o.GetName())
 		}
 		into.Status = next.Status
 		return nil
@@ -269,9 +269,9 @@ func (s statusAPI) write(
 	return s.objects.request(ctx, op, true, func() error {
 		switch {
 		case w.policy == nil:
-			return notFound("maintenancepolicies", o.GetName())
+			return kubeapi.NotFound("maintenancepolicies", o.GetName())
 		case version != "" && version != w.policy.ResourceVersion:
-			return conflict("maintenancepolicies", o.GetName())
+			return kubeapi.Conflict("maintenancepolicies", o.GetName())
 		}
 		next := w.policy.DeepCopy()
 		if err := change(next); err != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // Key names the policy.
@@ -85,7 +86,7 @@ type World struct {
 	oneWriter bool
 	full      map[string]bool
 	computing bool // the disruption controller is about to
-	parsed    map[string]labels.Selector
+	selectors kubeapi.Selectors
 
 	installation
 	informers []*informer
@@ -112,7 +113,7 @@ func New(opts Options) *World {
 		settings: map[string]string{
 			settingVersion: "v1.10.0", settingAutoscaler: "true", settingDrainPolicy: string(defaultDrainPolicy),
 		},
-		full: map[string]bool{}, parsed: map[string]labels.Selector{}, installation: newInstallation(), judge: newJudge(),
+		full: map[string]bool{}, selectors: kubeapi.Selectors{}, installation: newInstallation(), judge: newJudge(),
 	}
 	w.end, w.close = context.WithCancel(context.Background())
 	w.policy = &v1alpha1.MaintenancePolicy{

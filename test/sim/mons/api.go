@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,6 +28,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the API server, as much of it as cephmon asks for. Anything else is a nil pointer, at once.
@@ -52,17 +52,8 @@ func (w *World) ask(ctx context.Context, op string, change bool, do func() error
 	})
 }
 
-func notFound(resource, name string) error {
-	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
-}
-
 func alreadyThere(resource, name string) error {
 	return apierrors.NewAlreadyExists(schema.GroupResource{Resource: resource}, name)
-}
-
-func conflict(resource, name string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name,
-		errors.New("the object has been modified"))
 }
 
 // stamped gives an object what the API server gives it.
@@ -184,9 +175,9 @@ func (a claimsAPI) Delete(ctx context.Context, name string, o metav1.DeleteOptio
 		c := a.claims[name]
 		switch {
 		case c == nil:
-			return notFound("persistentvolumeclaims", name)
+			return kubeapi.NotFound("persistentvolumeclaims", name)
 		case o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != c.UID:
-			return conflict("persistentvolumeclaims", name)
+			return kubeapi.Conflict("persistentvolumeclaims", name)
 		}
 		a.judgeClaim(c)
 		now := metav1.Now()
@@ -283,7 +274,7 @@ func (a deploymentsAPI) Patch(
 	return nil, a.ask(ctx, "patch "+name, true, func() error {
 		had := a.deployments[name]
 		if had == nil {
-			return notFound("deployments", name)
+			return kubeapi.NotFound("deployments", name)
 		}
 		before, err := json.Marshal(had)
 		if err != nil {
@@ -313,9 +304,9 @@ func (a deploymentsAPI) Delete(ctx context.Context, name string, o metav1.Delete
 		d := a.deployments[name]
 		switch {
 		case d == nil:
-			return notFound("deployments", name)
+			return kubeapi.NotFound("deployments", name)
 		case o.Preconditions != nil && o.Preconditions.UID != nil && *o.Preconditions.UID != d.UID:
-			return conflict("deployments", name)
+			return kubeapi.Conflict("deployments", name)
 		}
 		a.judgeStop(d)
 		delete(a.deployments, name)
@@ -359,12 +350,12 @@ func (o objects) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		switch into := into.(type) {
 		case *v1alpha1.CephMon:
 			if o.cephMon == nil || key.Name != Ref.Name {
-				return notFound("cephmons", key.Name)
+				return kubeapi.NotFound("cephmons", key.Name)
 			}
 			o.cephMon.DeepCopyInto(into)
 		case *v1alpha1.MaintenancePolicy:
 			if key.Name != sim.Key.Name {
-				return notFound("maintenancepolicies", key.Name)
+				return kubeapi.NotFound("maintenancepolicies", key.Name)
 			}
 			*into = v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 			into.Spec.Ceph = &v1alpha1.CephSpec{}
@@ -403,9 +394,9 @@ func (a statusAPI) Update(ctx context.Context, o client.Object, _ ...client.SubR
 		case !ok:
 			return fmt.Errorf("the simulated API server does not know the status of %T", o)
 		case a.cephMon == nil:
-			return notFound("cephmons", o.GetName())
+			return kubeapi.NotFound("cephmons", o.GetName())
 		case c.ResourceVersion != a.cephMon.ResourceVersion:
-			return conflict("cephmons", o.GetName())
+			return kubeapi.Conflict("cephmons", o.GetName())
 		}
 		// As JSON keeps it: times have no parts of seconds there.
 		text, err := json.Marshal(c.Status)

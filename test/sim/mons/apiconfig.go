@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
 // This file is the part of the API server that keeps what mons are told: ConfigMaps, Secrets and Services.
@@ -22,7 +24,7 @@ type configMapsAPI struct {
 func (a configMapsAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *corev1.ConfigMap, err error) {
 	err = a.ask(ctx, "read ConfigMap", false, func() error {
 		if name != a.endpoints.Name {
-			return notFound("configmaps", name)
+			return kubeapi.NotFound("configmaps", name)
 		}
 		out = a.endpoints.DeepCopy()
 		return nil
@@ -35,7 +37,7 @@ func (a configMapsAPI) Patch(
 ) (*corev1.ConfigMap, error) {
 	return nil, a.ask(ctx, "save endpoints", true, func() error {
 		if name != a.endpoints.Name {
-			return notFound("configmaps", name)
+			return kubeapi.NotFound("configmaps", name)
 		}
 		before, err := json.Marshal(a.endpoints)
 		if err != nil {
@@ -65,7 +67,7 @@ type secretsAPI struct {
 func (a secretsAPI) Patch(
 	ctx context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string,
 ) (*corev1.Secret, error) {
-	return nil, a.ask(ctx, "save mon_host", true, func() error { return notFound("secrets", name) })
+	return nil, a.ask(ctx, "save mon_host", true, func() error { return kubeapi.NotFound("secrets", name) })
 }
 
 type servicesAPI struct {
@@ -96,7 +98,7 @@ func (a servicesAPI) Create(
 func (a servicesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) (out *corev1.Service, err error) {
 	err = a.ask(ctx, "read Service", false, func() error {
 		if a.services[name] == nil {
-			return notFound("services", name)
+			return kubeapi.NotFound("services", name)
 		}
 		out = a.services[name].DeepCopy()
 		return nil
@@ -107,7 +109,7 @@ func (a servicesAPI) Get(ctx context.Context, name string, _ metav1.GetOptions) 
 func (a servicesAPI) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
 	return a.ask(ctx, "delete "+name+"'s Service", true, func() error {
 		if a.services[name] == nil {
-			return notFound("services", name)
+			return kubeapi.NotFound("services", name)
 		}
 		a.judgeService(name)
 		delete(a.services, name)
