@@ -121,7 +121,8 @@ func (r recorded) sessions() {
 
 	mons := each{}
 	for _, name := range []string{"a", "b", "c"} {
-		answer, err := os.ReadFile(filepath.Join("testdata", "releases", r.release, r.situation+".tell-mon."+name+"-sessions.json"))
+		answer, err := os.ReadFile(filepath.Join("testdata", "releases", r.release,
+			r.situation+".tell-mon."+name+"-sessions.json"))
 		require.NoError(r, err)
 		mons[name] = reply{output: string(answer)}
 	}
