@@ -136,7 +136,7 @@ func TestNext(t *testing.T) {
 			do:     rollout.DoReplace, osds: []string{"osd.8", "osd.10"}, domain: "zone-z",
 		},
 		"after one that is down": {
-			change: func(in *rollout.Input) { unheard(in, 8); in.OSDs[0].Serves = false },
+			change: func(in *rollout.Input) { in.OSDs[0].Serves = false; unheard(in, 8) },
 			do:     rollout.DoReplace, osds: []string{"osd.0"}, domain: "zone-x", broken: true,
 		},
 		"not before what was replaced is back": {
