@@ -35,7 +35,7 @@ the_others() {
   local others
   others=$(CGO_ENABLED=0 go list ./test/... | grep -vxF "$(go list "${with_cgo[@]}")") || exit 0 # there are none
   # shellcheck disable=SC2086 # one word for each package
-  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 1 -timeout "$patience" "${run[@]}"
+  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 2 -timeout "$patience" "${run[@]}"
 }
 
 run=()
