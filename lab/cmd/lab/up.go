@@ -185,13 +185,23 @@ func up(cmd *cobra.Command, wanted instance.Config, foreground bool, extras []ex
 }
 
 // awaitTurn waits until one lab with a Ceph less is up than may be, if $LAB_TURNS says so. Labs without do not count:
-// they leave the processors to others.
+// they leave the processors to others. One that was kept has a turn if there is one, and goes on without otherwise: its
+// ports are nobody's until it is up, and the longer it waits the more likely somebody else has them.
 func awaitTurn(ctx context.Context, wanted instance.Config, progress func(string)) (*os.File, error) {
 	folder := os.Getenv("LAB_TURNS")
 	if folder == "" || !wanted.Ceph {
 		return nil, nil //nolint:nilnil // no need of one
 	}
-	return instance.AwaitTurn(ctx, folder, func() { progress("waiting for other labs to end, as $LAB_TURNS says") })
+	if !instance.Kept(wanted.Name) {
+		return instance.AwaitTurn(ctx, folder, func() { progress("waiting for other labs to end, as $LAB_TURNS says") })
+	}
+	atOnce, end := context.WithCancel(ctx)
+	end()
+	turn, err := instance.AwaitTurn(atOnce, folder, func() { progress("going on beside more labs than $LAB_TURNS says") })
+	if errors.Is(err, context.Canceled) {
+		return nil, ctx.Err()
+	}
+	return turn, err
 }
 
 // checkPrograms says what has to be installed or built before such a lab can be had.

@@ -81,8 +81,14 @@ func TestKeptInstanceContinuesOnItsPorts(t *testing.T) {
 	shortHome(t)
 	a := acquire(t, "a")
 	a.Release()
+	if Kept(a.Config.Name) {
+		t.Error("it runs")
+	}
 	if err := a.Config.Keep(); err != nil {
 		t.Fatal(err)
+	}
+	if !Kept(a.Config.Name) {
+		t.Error("it was kept")
 	}
 	// Another lab does not take the ports meanwhile, even if its search starts at them.
 	b := acquire(t, "b")

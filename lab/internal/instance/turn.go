@@ -44,3 +44,9 @@ func AwaitTurn(ctx context.Context, folder string, waiting func()) (*os.File, er
 		}
 	}
 }
+
+// Kept tells whether there is a lab of that name that was stopped, and is to go on where it was.
+func Kept(name string) bool {
+	before, err := Load(name)
+	return err == nil && before.kept()
+}
