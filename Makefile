@@ -28,7 +28,6 @@ GO_TEST := $(GO) test -ldflags=-s
 CGO := ./cmd/lockkeeper-worker/... ./internal/ceph/rados
 E2E_CGO := ./test/e2e ./test/mons ./test/bench/...
 LAB_CGO := ./cmd/lab-load/... ./internal/load/...
-without = $$($(NO_CGO) $(GO) list $(1) | grep -vxF "$$($(GO) list $(2))")
 
 # Prerequisites that make can compare: every source of the main module, and every source of the lab.
 sources = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null)
@@ -76,7 +75,8 @@ test-times: build ## all of `make test`, and where its time went: by stage, pack
 
 .PHONY: test-unit
 test-unit: build ## unit and workflow tests of both modules, of the longest this commit's share: ALL=1 for all
-	@hack/share.sh $(if $(ALL),TEST_ALL=1) $(NO_CGO) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $(call without,./...,$(CGO) ./test/...)
+	@others=$$($(GO) list $(CGO) ./test/...); packages=$$($(NO_CGO) $(GO) list ./... | grep -vxF "$$others"); \
+		hack/share.sh $(if $(ALL),TEST_ALL=1) $(NO_CGO) $(GO_TEST) $(TESTFLAGS) -timeout 60m ./workflows $$packages
 	$(GO_TEST) $(TESTFLAGS) $(CGO)
 	cd lab && $(NO_CGO) TEST_ALL=$(ALL) TEST_COMMIT=$$(git rev-parse HEAD 2>/dev/null) $(GO_TEST) $(TESTFLAGS) $$($(NO_CGO) $(GO) list ./... | grep -vE '/lab/(cmd/lab-load|internal/load|test)')
 	cd lab && $(GO_TEST) $(TESTFLAGS) $(LAB_CGO)

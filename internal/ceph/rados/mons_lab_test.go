@@ -65,7 +65,8 @@ func TestLabAHungMon(t *testing.T) {
 	config := monConfig(t)
 	hosts := strings.Split(config.MonHost, ",")
 	require.Len(t, hosts, 3)
-	config.MonHost = strings.Join(hosts[:2], ",") // not to be left without an answer while the connection turns to another mon
+	// Not to be left without an answer while the connection turns to another mon.
+	config.MonHost = strings.Join(hosts[:2], ",")
 	conn, err := Connect(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
