@@ -41,11 +41,8 @@ func Check(bin string) error {
 
 func program(bin string) string { return filepath.Join(bin, Name) }
 
-const (
-	startTimeout = 30 * time.Second
-	// stopGrace is enough for the look that is under way.
-	stopGrace = 5 * time.Second
-)
+// stopGrace is enough for the look that is under way.
+const stopGrace = 5 * time.Second
 
 // Start starts the program, and returns when it has looked at the cluster once.
 func Start(ctx context.Context, cfg Config, o Options) (*child.Process, error) {
@@ -77,7 +74,7 @@ func Start(ctx context.Context, cfg Config, o Options) (*child.Process, error) {
 
 // await waits for the file that the program makes after its first look.
 func await(ctx context.Context, process *child.Process, file string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
 	for {
 		if _, err := os.Stat(file); err == nil {
@@ -89,8 +86,8 @@ func await(ctx context.Context, process *child.Process, file string) error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the Cluster Autoscaler has not looked at the cluster within %s (see %s)", startTimeout,
-				process.Log)
+			return fmt.Errorf("the Cluster Autoscaler has not looked at the cluster within %s (see %s)",
+				instance.StartPatience, process.Log)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -79,7 +78,7 @@ func Start(ctx, life context.Context, cfg Config, progress func(string)) (*Clust
 		return nil, err
 	}
 	c := &ClusterAPI{Config: cfg, client: client}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
 	if err := c.install(ctx); err != nil {
 		return nil, fmt.Errorf("Cluster API's manifests: %w", err)
@@ -93,8 +92,6 @@ func Start(ctx, life context.Context, cfg Config, progress func(string)) (*Clust
 	}
 	return c, nil
 }
-
-const startTimeout = 3 * time.Minute
 
 func (c *ClusterAPI) start(ctx, life context.Context, progress func(string)) error {
 	if err := c.createCluster(ctx); err != nil {

@@ -63,7 +63,7 @@ func (c *ControlPlane) start(ctx context.Context, binary string, progress func(s
 	if err := c.spawn(apiserver(c.inst, binary)); err != nil {
 		return err
 	}
-	if err := c.awaitAPIServer(ctx); err != nil {
+	if err := c.awaitAPIServer(ctx, progress); err != nil {
 		return err
 	}
 	progress("kube-apiserver is ready")
@@ -84,31 +84,59 @@ func (c *ControlPlane) spawn(spec child.Spec) error {
 }
 
 const (
-	readyTimeout = 90 * time.Second
-	readyPoll    = 20 * time.Millisecond
+	readyPoll = 20 * time.Millisecond
+	// readyPatience is for one answer. A server that starts on busy processors may need seconds for its first ones, and
+	// who hangs up each time before they come never hears that it is ready.
+	readyPatience = 20 * time.Second
+	// readyReport is how often a wait that goes on says so.
+	readyReport = 15 * time.Second
 )
 
-// awaitAPIServer polls /readyz, which everybody may read, until it says yes, the server dies, or time is up.
-func (c *ControlPlane) awaitAPIServer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
+// awaitAPIServer asks for /readyz, which everybody may read, until it says yes, the server dies, or time is up.
+func (c *ControlPlane) awaitAPIServer(ctx context.Context, progress func(string)) error {
 	client, err := c.anonymous()
 	if err != nil {
 		return err
 	}
-	url := "https://" + instance.Loopback(c.inst.Ports.APIServer()) + "/readyz"
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
+	defer cancel()
+	process := c.processes[0]
+	err = awaitReady(ctx, client, "https://"+instance.Loopback(c.inst.Ports.APIServer())+"/readyz", func() error {
+		if s := process.State(); s.Restarts > 0 {
+			return fmt.Errorf("it ended: %s", s.LastExit)
+		}
+		return nil
+	}, progress)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver: %w (see %s)", err, process.Log)
+	}
+	return nil
+}
+
+// awaitReady asks at url until the answer is 200, ended has an error, or ctx ends.
+func awaitReady(ctx context.Context, client *http.Client, url string, ended func() error, progress func(string)) error {
+	began := time.Now()
+	said := began
+	var last error
 	for {
-		last := get(ctx, client, url)
-		if last == nil {
+		err := get(ctx, client, url)
+		if err == nil {
 			return nil
 		}
-		if s := c.processes[0].State(); s.Restarts > 0 {
-			return fmt.Errorf("kube-apiserver ended: %s (see %s)", s.LastExit, s.Log)
+		if last == nil || ctx.Err() == nil { // else it only says that we hung up
+			last = err
+		}
+		if err := ended(); err != nil {
+			return err
+		}
+		if now := time.Now(); ctx.Err() == nil && now.Sub(said) >= readyReport {
+			said = now
+			progress(fmt.Sprintf("kube-apiserver is not ready after %s: %v", now.Sub(began).Round(time.Second), last))
 		}
 		select {
 		case <-time.After(readyPoll):
 		case <-ctx.Done():
-			return fmt.Errorf("kube-apiserver: %w, last: %w (see %s)", ctx.Err(), last, c.inst.Log("kube-apiserver"))
+			return fmt.Errorf("not ready after %s: %w", time.Since(began).Round(time.Second), last)
 		}
 	}
 }
@@ -120,7 +148,8 @@ func (c *ControlPlane) anonymous() (*http.Client, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	return &http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}, nil
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, TLSHandshakeTimeout: readyPatience}
+	return &http.Client{Timeout: readyPatience, Transport: transport}, nil
 }
 
 func get(ctx context.Context, client *http.Client, url string) error {

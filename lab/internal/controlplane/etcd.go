@@ -37,8 +37,8 @@ func startEtcd(ctx context.Context, inst instance.Instance) (*embed.Etcd, error)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case err = <-e.Err():
-	case <-time.After(30 * time.Second):
-		err = fmt.Errorf("not ready after 30 s")
+	case <-time.After(instance.StartPatience):
+		err = fmt.Errorf("not ready after %s", instance.StartPatience)
 	}
 	e.Close()
 	return nil, fmt.Errorf("etcd: %w (see %s)", err, inst.Log("etcd"))

@@ -54,15 +54,12 @@ func Check(bin string) error {
 func program(bin string) string   { return filepath.Join(bin, Name) }
 func manifests(bin string) string { return filepath.Join(bin, "karpenter-manifests") }
 
-const (
-	startTimeout = time.Minute
-	// stopGrace is enough for what is under way.
-	stopGrace = 2 * time.Second
-)
+// stopGrace is enough for what is under way.
+const stopGrace = 2 * time.Second
 
 // Start installs Karpenter's kinds and what it needs, starts the program, and returns when it works.
 func Start(ctx context.Context, cfg Config, o Options) (*child.Process, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
 	if err := cfg.install(ctx, o); err != nil {
 		return nil, fmt.Errorf("Karpenter's manifests: %w", err)
@@ -166,7 +163,7 @@ func (c Config) await(ctx context.Context, process *child.Process) error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("Karpenter is not ready within %s (see %s)", startTimeout, process.Log)
+			return fmt.Errorf("Karpenter is not ready within %s (see %s)", instance.StartPatience, process.Log)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,15 +75,13 @@ func Claim() (io.Closer, error) {
 	return claim, nil
 }
 
-const startTimeout = 5 * time.Minute
-
 // Start installs Longhorn unless it is installed, and returns when an instance manager runs on each of the nodes.
 func Start(ctx context.Context, config *rest.Config, bin string, nodes int, progress func(string)) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
 	if err := install(ctx, config, client, folder(bin)); err != nil {
 		return fmt.Errorf("Longhorn's manifests: %w", err)

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/lab/internal/image"
+	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
 // bootstrap runs the monitors for a moment, outside of Kubernetes, and registers what Rook's operator would: OSDs,
 // their place in the CRUSH map, the pool. Doing it here instead of after Deploy hides it behind the start of the
 // control plane.
 func (c cluster) bootstrap(ctx context.Context, id identity) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	wait, err := c.startBootstrapMons(ctx)
 	defer func() { // also when only some have started: the pods need their ports and folders
 		cancel()

@@ -14,20 +14,17 @@ import (
 	"github.com/lockkeeper/lockkeeper/lab/internal/instance"
 )
 
-// healthyTimeout is ten times what 24 OSDs need on two busy cores.
-const healthyTimeout = 4 * time.Minute
-
 // WaitHealthy waits for all monitors in quorum, all OSDs up, all placement groups active+clean and HEALTH_OK, and
-// reports every step of the way. After four minutes it gives up; the error says what was still missing. Where nobody
-// runs the OSDs yet it does not wait for more than a manager.
+// reports every step of the way. After instance.StartPatience it gives up; the error says what was still missing. Where
+// nobody runs the OSDs yet it does not wait for more than a manager.
 //
 // The daemons themselves are asked as long as possible. What the monitors say of a cluster that has just been restarted
 // is what they remember of its last life, and that was clean.
 func WaitHealthy(
 	ctx context.Context, inst instance.Instance, topo instance.Topology, mons []string, progress func(string),
 ) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, healthyTimeout,
-		fmt.Errorf("not healthy within %s (see kubectl -n %s get pods,events)", healthyTimeout, Namespace))
+	ctx, cancel := context.WithTimeoutCause(ctx, instance.StartPatience,
+		fmt.Errorf("not healthy within %s (see kubectl -n %s get pods,events)", instance.StartPatience, Namespace))
 	defer cancel()
 	c := cluster{inst: inst, topo: topo}
 	forget, err := c.usePrograms(ctx, progress)

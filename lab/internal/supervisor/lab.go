@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -193,7 +192,7 @@ func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
 	l.mu.Lock()
 	l.temporal = process
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, temporalTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
 	if err := temporal.WaitReady(ctx, l.Instance); err != nil {
 		return err
@@ -201,8 +200,6 @@ func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
 	progress("Temporal is ready, its UI at " + temporal.UI(l.Instance))
 	return nil
 }
-
-const temporalTimeout = time.Minute
 
 func (l *lab) startKubernetes(ctx, life context.Context, progress func(string)) (kubernetes.Interface, error) {
 	controlPlane, err := controlplane.Start(ctx, l.Config, l.binary, progress)
