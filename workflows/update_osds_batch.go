@@ -20,7 +20,7 @@ import (
 // replace brings one batch where it belongs.
 func (u *update) replace(ctx workflow.Context, s activities.Survey) error {
 	step := s.Next
-	healing := u.healing() && !step.Broken // from the batch before
+	healing := u.healing() && !step.Broken && !u.heals(step) // from the batch before
 	if healing && !u.mayAskAhead(s) {
 		return u.heal(ctx)
 	}
@@ -95,6 +95,12 @@ func (u *update) carryOut(ctx workflow.Context, step rollout.Step, in activities
 
 // healing: a batch is done, and the keeper has not taken its lease back yet.
 func (u *update) healing() bool { return u.lease.finished() }
+
+// heals tells whether the storage is not whole before this batch has started anew, too: its OSDs have lost the
+// monitors, and were too many for one batch.
+func (u *update) heals(step rollout.Step) bool {
+	return step.Unheard && u.lease.Claim.Domain == step.Domain
+}
 
 // mayAskAhead tells whether the lease of the next batch may be asked for while the storage heals from the one before:
 // if all that is left to wait for is the storage. A batch of several has to wait until the data is whole, because only

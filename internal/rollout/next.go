@@ -28,8 +28,10 @@ type Step struct {
 	// Broken: they are down anyway.
 	Broken bool `json:"broken,omitempty"`
 	// Canary: the one that goes first.
-	Canary bool   `json:"canary,omitempty"`
-	Why    string `json:"why"`
+	Canary bool `json:"canary,omitempty"`
+	// Unheard: nobody hears them, so that the storage is not whole before they have started anew.
+	Unheard bool   `json:"unheard,omitempty"`
+	Why     string `json:"why"`
 }
 
 // atOnce bounds a step, so that it is a small message and soon over, whatever the size of the cluster.
@@ -90,11 +92,11 @@ func (in Input) mend(broken []OSD) Step {
 }
 
 // wake replaces OSDs first that nobody hears, of the failure domain in which there are most of them: no other one opens
-// before. They go together, canary or not, since the data is not whole before all of them have started anew.
+// before. They go together, canary or not, since the storage is not whole before all of them have started anew.
 func (in Input) wake(unheard []OSD) Step {
 	batch := in.bound(worst(unheard))
 	return Step{
-		Do: DoReplace, OSDs: batch, Domain: in.domain(batch[0].Domain), Canary: in.Canary,
+		Do: DoReplace, OSDs: batch, Domain: in.domain(batch[0].Domain), Canary: in.Canary, Unheard: true,
 		Why: describe(batch) + " without a session with any monitor: no other failure domain opens before",
 	}
 }

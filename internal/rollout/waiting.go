@@ -12,7 +12,8 @@ import (
 // IsMon tells whether a name is that of a mon.
 func IsMon(name string) bool { return strings.HasPrefix(name, "mon.") }
 
-// NextWaiting keeps OSDs back while mons wait or come back, which go one by one. begun: some have gone already. The
+// NextWaiting keeps OSDs back while mons wait or come back, which go one by one. OSDs that nobody hears are not kept
+// back: until they have started anew no mon of another failure domain gets its turn. begun: some have gone already. The
 // very first daemon goes alone: it is the one that shows whether it comes back at all. A mon that is in no failure
 // domain, on a node without OSDs, goes under a claim of its own; one that goes for good under none, since it has left
 // the monmap.
@@ -44,8 +45,9 @@ func WaitingBatches(in Input, begun bool) (steps []Step) {
 
 func (in Input) waiting(begun bool) Input {
 	mon := func(o OSD) bool { return IsMon(o.Name) && !in.skips(o) }
+	kept := func(o OSD) bool { return !IsMon(o.Name) && o.State == OutOfDate && !o.Unheard }
 	if slices.ContainsFunc(in.OSDs, mon) {
-		in.OSDs = slices.DeleteFunc(slices.Clone(in.OSDs), func(o OSD) bool { return !IsMon(o.Name) && o.State == OutOfDate })
+		in.OSDs = slices.DeleteFunc(slices.Clone(in.OSDs), kept)
 		in.MaxParallel = 1
 	}
 	if !begun {

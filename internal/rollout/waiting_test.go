@@ -60,6 +60,24 @@ func TestWaitingBatches(t *testing.T) {
 	}
 }
 
+// Until OSDs that have lost the monitors have started anew, nothing opens outside of their failure domain: neither other
+// OSDs nor mons have their turn before.
+func TestWhatWaitsBeginsWithOSDsThatNobodyHears(t *testing.T) {
+	in := rollout.Input{DomainType: "zone", OSDs: []rollout.OSD{
+		waits("mon.a", 0), waits("osd.0", 0), waits("osd.1", 1), waits("osd.2", 1), waits("osd.3", 1),
+	}}
+	for _, i := range []int{3, 4} {
+		in.OSDs[i].Unheard = true
+	}
+	var told []string
+	for _, s := range rollout.WaitingBatches(in, false) {
+		told = append(told, fmt.Sprint(names(s), s.Unheard))
+	}
+	require.Equal(t, []string{
+		"[osd.2] true", "[osd.3] true", "[mon.a] false", "[osd.0] false", "[osd.1] false",
+	}, told)
+}
+
 func waits(name string, zone int) rollout.OSD {
 	domain := fmt.Sprintf("zone-%d", zone)
 	return rollout.OSD{Key: name, Name: name, Domain: domain, Unit: domain, State: rollout.OutOfDate, Serves: true}
