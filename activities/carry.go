@@ -22,10 +22,10 @@ type CarryInput struct {
 	// Others are the budgets of the other daemons, under the policy as the look saw it. No step waits for them.
 	Others *LeavingNodes `json:"others,omitempty"`
 	Policy PolicyVersion `json:"policy,omitzero"`
-	// Set and Unset are hosts whose noout is switched, Within at the most: a storage cluster without a quorum takes for
+	// Set and Unset are hosts whose flag is switched, Within at the most: a storage cluster without a quorum takes for
 	// ever.
-	Set    *NooutInput   `json:"set,omitempty"`
-	Unset  *NooutInput   `json:"unset,omitempty"`
+	Set    *FlagInput    `json:"set,omitempty"`
+	Unset  *FlagInput    `json:"unset,omitempty"`
 	Within time.Duration `json:"within,omitempty"`
 	// Budgets that let somebody go are written after Set is done, others while it is.
 	Budgets *BudgetInput `json:"budgets,omitempty"`
@@ -47,8 +47,8 @@ type CarryInput struct {
 type CarryResult struct {
 	Remembered Attempt[struct{}]            `json:"remembered,omitzero"`
 	Others     Attempt[StaticBudgetsResult] `json:"others,omitzero"`
-	Set        Attempt[NooutResult]         `json:"set,omitzero"`
-	Unset      Attempt[NooutResult]         `json:"unset,omitzero"`
+	Set        Attempt[FlagResult]          `json:"set,omitzero"`
+	Unset      Attempt[FlagResult]          `json:"unset,omitzero"`
 	Budgets    Attempt[BudgetResult]        `json:"budgets,omitzero"`
 	Relocated  Attempt[RelocateResult]      `json:"relocated,omitzero"`
 	Held       Attempt[HoldsResult]         `json:"held,omitzero"`
@@ -77,8 +77,8 @@ func (a Attempt[T]) Err() error {
 }
 
 // CarryOut carries out a decision. The order of its steps is the safety of it: what must not be forgotten is written
-// down before it is done, what closes waits for nothing, and what lets somebody go comes after noout is set. It is no
-// error of the activity that a step fails: it tells what became of each.
+// down before it is done, what closes waits for nothing, and what lets somebody go comes after the flag is set. It is
+// no error of the activity that a step fails: it tells what became of each.
 func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, error) {
 	var out CarryResult
 	ctx, stop := endsInTime(ctx)
@@ -102,13 +102,13 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 				StaticBudgetsInput{Cluster: in.Cluster, Policy: in.Policy, LeavingNodes: *in.Others})
 		})
 	}
-	noout, late := context.WithTimeout(ctx, cmp.Or(in.Within, time.Minute))
+	switching, late := context.WithTimeout(ctx, cmp.Or(in.Within, time.Minute))
 	defer late()
 	if in.Set != nil {
-		setting.Go(func() { out.Set = k.switchNoout(noout, *in.Set) })
+		setting.Go(func() { out.Set = k.switchFlag(switching, *in.Set) })
 	}
 	if in.Unset != nil {
-		unsetting.Go(func() { out.Unset = k.switchNoout(noout, *in.Unset) })
+		unsetting.Go(func() { out.Unset = k.switchFlag(switching, *in.Unset) })
 	}
 	if in.Budgets != nil && in.Closes {
 		closing.Go(func() { out.Budgets, _ = attempt(ctx, k.GuardPods, *in.Budgets) })
@@ -206,7 +206,7 @@ func (in HoldsInput) after(budgets Attempt[BudgetResult]) HoldsInput {
 	return in
 }
 
-func (k *Keeper) switchNoout(ctx context.Context, in NooutInput) Attempt[NooutResult] {
+func (k *Keeper) switchFlag(ctx context.Context, in FlagInput) Attempt[FlagResult] {
 	out, tries := attempt(ctx, k.SwitchNoout, in)
 	out.Result.Unsure = out.Result.Unsure || tries > 1
 	return out

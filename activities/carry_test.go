@@ -88,11 +88,11 @@ type cluster struct {
 	*diary
 }
 
-func (d cluster) SetNoout(ctx context.Context, _ ...string) ([]activities.NooutRefusal, error) {
+func (d cluster) SetFlag(ctx context.Context, _ ...string) ([]activities.FlagRefusal, error) {
 	return nil, d.step(ctx, "set")
 }
 
-func (d cluster) UnsetNoout(ctx context.Context, _ ...storage.Host) ([]activities.NooutRefusal, error) {
+func (d cluster) UnsetFlag(ctx context.Context, _ ...storage.Host) ([]activities.FlagRefusal, error) {
 	return nil, d.step(ctx, "unset")
 }
 
@@ -140,8 +140,8 @@ func everything(closes bool) activities.CarryInput {
 	return activities.CarryInput{
 		Cluster:  carried,
 		Remember: &activities.Report{MayDrain: "remember"}, Others: &activities.LeavingNodes{},
-		Set:   &activities.NooutInput{Hosts: []string{"node-a"}, On: true},
-		Unset: &activities.NooutInput{Hosts: []string{"node-b"}}, Within: 5 * time.Second,
+		Set:   &activities.FlagInput{Hosts: []string{"node-a"}, On: true},
+		Unset: &activities.FlagInput{Hosts: []string{"node-b"}}, Within: 5 * time.Second,
 		Budgets: &activities.BudgetInput{}, Closes: closes,
 		Report: &activities.Report{MayDrain: "report"}, Look: &activities.Look{},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/fencing"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -67,7 +68,7 @@ func (p Policy) guards(other storage.ClusterKey) bool {
 // in the policy's status, and written there before what it describes is done.
 type Memory struct {
 	Lease lease.State    `json:"lease"`
-	Noout []budget.Noout `json:"noout,omitempty"`
+	Flags []flags.Record `json:"noout,omitempty"`
 	// Claim is which storage cluster the policy means, and whether its keeper looks after it.
 	Claim precedence.Claim `json:"claim,omitzero"`
 	// Fencing is which Machines are held, and for whom; nil: none.
@@ -92,8 +93,8 @@ func (m Memory) Covered(written Memory) bool {
 			return false
 		}
 	}
-	for _, n := range m.Noout {
-		if !slices.ContainsFunc(written.Noout, n.CoveredBy) {
+	for _, n := range m.Flags {
+		if !slices.ContainsFunc(written.Flags, n.CoveredBy) {
 			return false
 		}
 	}

@@ -31,10 +31,10 @@ type StorageCluster interface {
 	// Life asks who lives, and returns when everybody does whom the question is about, or when who does not is another
 	// answer than in.Known. beat is called at every look.
 	Life(ctx context.Context, in Asking, beat func()) (storage.Life, error)
-	// SetNoout and UnsetNoout return the hosts that the storage cluster refuses, which it does not know by this name. All
+	// SetFlag and UnsetFlag return the hosts that the storage cluster refuses, which it does not know by this name. All
 	// others are switched then. An error means that it did not answer, and that nothing is known of any of them.
-	SetNoout(ctx context.Context, hosts ...string) ([]NooutRefusal, error)
-	UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]NooutRefusal, error)
+	SetFlag(ctx context.Context, hosts ...string) ([]FlagRefusal, error)
+	UnsetFlag(ctx context.Context, hosts ...storage.Host) ([]FlagRefusal, error)
 }
 
 // Quorum is the mons of a Ceph cluster, by name.

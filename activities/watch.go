@@ -32,8 +32,8 @@ type Watched struct {
 	Unavailable string         `json:"unavailable,omitempty"`
 	// Fingerprint stands for everything else whose change must be looked at: which daemons are up, flags, pools.
 	Fingerprint string `json:"fingerprint"`
-	// Noout are the hosts with noout, in order; nil: there are too many. Unflagged is Fingerprint without them.
-	Noout     []string `json:"noout"`
+	// Flagged are the hosts with the flag, in order; nil: there are too many. Unflagged is Fingerprint without them.
+	Flagged   []string `json:"noout"`
 	Unflagged string   `json:"unflagged,omitempty"`
 	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the
 	// time between two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older
@@ -52,10 +52,10 @@ func (w Watched) News(last Watched) bool {
 	return w.Fingerprint != last.Fingerprint || w.moved(last)
 }
 
-// OnlyNoout tells whether nothing changed but noout, and whether these are the hosts that carry it now.
-func (w Watched) OnlyNoout(last Watched, now []string) bool {
+// OnlyFlags tells whether nothing changed but flags, and whether these are the hosts that carry it now.
+func (w Watched) OnlyFlags(last Watched, now []string) bool {
 	return w.Unflagged != "" && w.Unflagged == last.Unflagged && !w.moved(last) &&
-		w.Noout != nil && slices.Equal(w.Noout, now)
+		w.Flagged != nil && slices.Equal(w.Flagged, now)
 }
 
 // moved tells whether anything changed that is not in the fingerprint.

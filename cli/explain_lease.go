@@ -56,7 +56,7 @@ func (f Facts) howItEnds(h lease.Claim) string {
 			"next batch. `lockkeeper status %s` says how far it is; `lockkeeper pause %s` holds it after this batch",
 			h.WorkflowID, h.WorkflowID)
 	}
-	for _, n := range f.Now.Noout {
+	for _, n := range f.Now.Flags {
 		if n.Owner == h.WorkflowID && !n.Withdrawn && f.At.Before(n.Expires) {
 			return fmt.Sprintf("it ends when %s is back and its storage whole; noout there lasts until %s. `lockkeeper status "+
 				"%s`; if nobody wants it any more: `lockkeeper abort %s`", h.Node, when(n.Expires, f.At), h.Node, h.Node)

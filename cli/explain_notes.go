@@ -105,7 +105,7 @@ func lookNoout(f Facts) []Obstacle {
 		return nil
 	}
 	var out []Obstacle
-	for _, n := range f.Now.Noout {
+	for _, n := range f.Now.Flags {
 		if n.Withdrawn || !f.At.Before(n.Expires) {
 			out = append(out, Obstacle{
 				Name: obstacleNooutExpired, Since: n.Expires,

@@ -91,7 +91,7 @@ func TestExplain(t *testing.T) {
 			delete(w.jobs, "drain/node-b")
 			w.keeper.Lease.Queue = nil
 			w.keeper.Lease.Holders[0].Granted = ago(time.Hour)
-			w.keeper.Noout[0].Expires, w.keeper.Noout[0].Withdrawn = ago(30*time.Minute), true
+			w.keeper.Flags[0].Expires, w.keeper.Flags[0].Withdrawn = ago(30*time.Minute), true
 			return w
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"NooutExpired", "Cordoned"}},
 		"rollout-holds": {func() *world {
@@ -101,7 +101,7 @@ func TestExplain(t *testing.T) {
 			w.keeper.Lease.Queue = nil
 			h := &w.keeper.Lease.Holders[0]
 			h.WorkflowID, h.Node, h.Reason = updateID, "", "rollout of osds: all of node-a in zone zone-x that is out of date"
-			w.keeper.Noout[0].Owner = updateID
+			w.keeper.Flags[0].Owner = updateID
 			return w
 		}, "node-b", []string{"LeaseHeld", "NotProvenClean"}, []string{"Cordoned"}},
 		"others-before": {edit(func(w *world) {

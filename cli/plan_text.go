@@ -100,7 +100,7 @@ func (p Plan) writeNow(row func(name, format string, args ...any)) {
 	if len(k.Lease.Holders)+len(k.Lease.Queue) == 0 {
 		row("Lease", "free")
 	}
-	for _, n := range k.Noout {
+	for _, n := range k.Flags {
 		if !n.Withdrawn {
 			row("Noout", "on %s for %s until %s", n.Host, n.Owner, when(n.Expires, p.At))
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
@@ -178,7 +179,7 @@ func drained() *world {
 		Message: "drain/node-a holds the lease: new kernel",
 	}
 	w.keeper.Lease = lease.State{Token: 7, Holders: []lease.Claim{held}, Queue: []lease.Claim{waits}}
-	w.keeper.Noout = []budget.Noout{{
+	w.keeper.Flags = []flags.Record{{
 		Host: "node-a", Owner: "drain/node-a", Since: ago(3 * time.Minute),
 		Expires: ago(-27 * time.Minute), Confirmed: true,
 	}}

@@ -17,13 +17,11 @@ import (
 var core = []string{
 	"mind*.go", "keeper*.go", "job.go", "await.go", "call.go", "claim.go", "claimant.go", "several.go", "lease.go",
 	"input.go", "options.go", "status.go", "scale_down_node.go",
-	"../internal/guard/*.go", "../internal/lease/*.go", "../internal/doubt/*.go",
+	"../internal/guard/*.go", "../internal/flags/*.go", "../internal/lease/*.go", "../internal/doubt/*.go",
 }
 
 // notYet are files of the core that speak of Ceph, each with what has to become of it.
 var notYet = map[string]string{
-	"mind_noout.go":            "flags are to be marks in one ledger",
-	"keeper_noout.go":          "the same",
 	"mind_fencing.go":          "one note for people names what is on a node",
 	"../internal/lease/mon.go": "what a claim takes is to be a field of it",
 }
@@ -88,9 +86,9 @@ func TestCoreNamesNoKindOfStorage(t *testing.T) {
 // shared is what the core may use of package budget, which also has Ceph's decisions: what budgets say, and the way
 // from one decision to the next. All else is for a guard to say.
 var shared = []string{
-	"Book", "CloseAll", "CloseFirst", "CloseForMarks", "Decision", "Ending", "Everything", "Flag", "FlagInput", "FlagPlan",
-	"GrantedNodes", "Input", "Known", "MarkPlan", "ModeClosed", "ModeDefault", "ModeOpen", "ReasonDeleting",
-	"ReasonNotInCharge", "ReasonSecondPolicy", "Remembered", "Spec", "Specs", "Step",
+	"Book", "CloseAll", "CloseFirst", "CloseForMarks", "Decision", "Ending", "Everything", "GrantedNodes", "Input",
+	"Known", "MarkPlan", "ModeClosed", "ModeDefault", "ModeOpen", "ReasonDeleting", "ReasonNotInCharge",
+	"ReasonSecondPolicy", "Remembered", "Spec", "Specs", "Step",
 }
 
 // TestCoreAsksTheGuard: the core decides nothing of what a kind of storage can bear.

@@ -127,7 +127,7 @@ func TestMeansAnotherCeph(t *testing.T) {
 		require.True(s, s.Await(time.Minute, func() bool { return s.Claim() == anotherFSID+", claimed" }))
 		s.awaitBudget("closed", time.Second)
 		require.Equal(s, "a person", s.Noout("node-a"), "as it was")
-		require.Empty(s, s.keeperStatus().Noout)
+		require.Empty(s, s.keeperStatus().Flags)
 		require.Empty(s, s.keeperStatus().Lease.Holders)
 		s.tellDrain("node-a", jobs.SignalAbort)
 		s.awaitEnd("node-a", run, time.Minute)

@@ -63,7 +63,7 @@ func TestOSDDownOpensItsZone(t *testing.T) {
 		s.settle()
 		s.KillOSD(0)
 		s.awaitBudget(only("x"), 5*time.Second)
-		require.Empty(s, s.Memory().Noout, "nobody planned this")
+		require.Empty(s, s.Memory().Flags, "nobody planned this")
 		s.awaitBudget(atRest, time.Minute)
 	})
 }
@@ -230,7 +230,7 @@ func TestKeeperContinuesAsNew(t *testing.T) {
 		require.Equal(s, before.Decision, after.Decision)
 		require.Equal(s, before.Since, after.Since)
 		require.Equal(s, before.Lease, after.Lease)
-		require.Equal(s, before.Noout, after.Noout)
+		require.Equal(s, before.Flags, after.Flags)
 		require.Equal(s, strconv.Itoa(sim.FirstVersion.Release), after.View.Version, "the doctor asks for it")
 		require.Equal(s, only("x"), s.Budget())
 		require.Equal(s, "lockkeeper", s.Noout("node-d"))

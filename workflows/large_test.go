@@ -111,7 +111,7 @@ func largeView(domains int) storage.View {
 		node, d := &v.Nodes[id%nodes], &v.Domains[id%domains]
 		if node.Name == "" {
 			*node = storage.Node{Name: long("node", id), Domain: d.Name, Host: long("node", id), Cordoned: true}
-			v.Noout = append(v.Noout, node.Host)
+			v.Flagged = append(v.Flagged, node.Host)
 			v.Problems = append(v.Problems, "a problem with "+node.Name)
 		}
 		osd := fmt.Sprintf("osd.%d", id)
@@ -161,11 +161,11 @@ func (l *large) ReportStatus(context.Context, storage.ClusterKey, activities.Rep
 }
 func (l *large) Guard(context.Context, storage.ClusterKey, bool) error { return nil }
 
-func (l *large) SetNoout(context.Context, ...string) ([]activities.NooutRefusal, error) {
+func (l *large) SetFlag(context.Context, ...string) ([]activities.FlagRefusal, error) {
 	return nil, nil
 }
 
-func (l *large) UnsetNoout(context.Context, ...storage.Host) ([]activities.NooutRefusal, error) {
+func (l *large) UnsetFlag(context.Context, ...storage.Host) ([]activities.FlagRefusal, error) {
 	return nil, nil
 }
 

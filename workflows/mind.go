@@ -69,7 +69,7 @@ type mind struct {
 	fenceRetry     bool
 	letGo          []fencing.Machine
 	maxUnavailable *int
-	flags
+	flagged
 	unclaimed int // looks in a row that did not find the claim, which was written after the first of them
 	verdict   guard.Verdict
 	next      time.Time // when a decision could change although nothing happens

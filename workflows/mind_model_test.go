@@ -13,6 +13,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/doubt"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -68,7 +69,7 @@ func newSmall(t *rapid.T) *small {
 func (w *small) look() activities.Observation {
 	v := storage.View{
 		FailureDomainType: "zone", LabelKey: "zone", ChangeEpoch: w.epoch, Shape: "same", Daemons: len(w.osds),
-		Marks: &storage.Marks{}, Noout: slices.Clone(w.noout),
+		Marks: &storage.Marks{}, Flagged: slices.Clone(w.noout),
 	}
 	touched := map[string]bool{}
 	for i, o := range w.osds {
@@ -180,7 +181,7 @@ func (w *small) judgePlan(p *plan) {
 			written = p.Remember.Memory
 		}
 		for _, host := range p.Set.Hosts {
-			require.True(w.t, slices.ContainsFunc(written.Noout, func(n budget.Noout) bool { return n.Host == host }),
+			require.True(w.t, slices.ContainsFunc(written.Flags, func(n flags.Record) bool { return n.Host == host }),
 				"noout on %s is written down before it is set", host)
 		}
 	}

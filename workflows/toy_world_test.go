@@ -177,13 +177,13 @@ func (t *toyStore) Life(context.Context, activities.Asking, func()) (l storage.L
 	return l, errNotAToys
 }
 
-// SetNoout implements activities.StorageCluster.
-func (t *toyStore) SetNoout(context.Context, ...string) ([]activities.NooutRefusal, error) {
+// SetFlag implements activities.StorageCluster.
+func (t *toyStore) SetFlag(context.Context, ...string) ([]activities.FlagRefusal, error) {
 	return nil, errNotAToys
 }
 
-// UnsetNoout implements activities.StorageCluster.
-func (t *toyStore) UnsetNoout(context.Context, ...storage.Host) ([]activities.NooutRefusal, error) {
+// UnsetFlag implements activities.StorageCluster.
+func (t *toyStore) UnsetFlag(context.Context, ...storage.Host) ([]activities.FlagRefusal, error) {
 	return nil, errNotAToys
 }
 

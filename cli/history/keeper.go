@@ -191,7 +191,7 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 	case "CarryOut":
 		r.carriedOut(e, a, read[activities.CarryResult](result))
 	case "SwitchNoout":
-		r.switched(e, read[activities.NooutInput](a.input), a.tries())
+		r.switched(e, read[activities.FlagInput](a.input), a.tries())
 	case "GuardPods":
 		r.wrote(e, read[activities.BudgetResult](result))
 	case "ReleasePods":
@@ -211,8 +211,8 @@ func (r *reader) completedKeeper(e *historypb.HistoryEvent, a activity, result *
 		}
 	case "Recall":
 		m := read[activities.Memory](result)
-		if n := len(m.Lease.Holders) + len(m.Lease.Queue); n > 0 || len(m.Noout) > 0 {
-			r.say(e, fmt.Sprintf("remembers %d claims and %d noout flags of the keeper before", n, len(m.Noout)))
+		if n := len(m.Lease.Holders) + len(m.Lease.Queue); n > 0 || len(m.Flags) > 0 {
+			r.say(e, fmt.Sprintf("remembers %d claims and %d noout flags of the keeper before", n, len(m.Flags)))
 		}
 	}
 }
@@ -268,7 +268,7 @@ func (r *reader) undone(e *historypb.HistoryEvent, step, why string) {
 	}
 }
 
-func (r *reader) switched(e *historypb.HistoryEvent, in activities.NooutInput, tries string) {
+func (r *reader) switched(e *historypb.HistoryEvent, in activities.FlagInput, tries string) {
 	what := "unset noout on "
 	if in.On {
 		what = "set noout on "

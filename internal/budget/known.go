@@ -49,15 +49,6 @@ type Remembered struct {
 	HealingSince time.Time               `json:"healingSince,omitzero"`
 }
 
-// Flag is a flag of a storage cluster that is ours, or may be. Ceph's is noout, and there is no other kind's yet.
-type Flag = Noout
-
-// FlagInput is what is wanted of flags, what is recorded of them, and what is seen.
-type FlagInput = NooutInput
-
-// FlagPlan is which flags are to be set and unset.
-type FlagPlan = NooutPlan
-
 // Foreign says of a claim that it speaks of a kind of failure domain that is no longer the pools' smallest one; "": it
 // does not.
 func Foreign(in Input, c lease.Claim) string {

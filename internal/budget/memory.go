@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -163,7 +164,7 @@ func mayChangeItsMind(in Input, d storage.Domain) bool {
 }
 
 // NextTimer returns when a decision could change although nothing happens; zero for never.
-func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.Time {
+func NextTimer(in Input, announced map[string]Announcement, ours []flags.Record) time.Time {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(in.Now) && (next.IsZero() || t.Before(next)) {
@@ -176,10 +177,10 @@ func NextTimer(in Input, announced map[string]Announcement, noout []Noout) time.
 			at(a.Opened.Add(in.Settings.AnnouncementTimeout))
 		}
 	}
-	for _, n := range noout {
-		at(n.Until)
-		if !n.Withdrawn {
-			at(n.Expires)
+	for _, f := range ours {
+		at(f.Until)
+		if !f.Withdrawn {
+			at(f.Expires)
 		}
 	}
 	for _, h := range in.Lease.Holders {

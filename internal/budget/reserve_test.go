@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
@@ -31,9 +32,9 @@ func TestNothingOpensForAClaimInReserve(t *testing.T) {
 		if is, should := budget.Decide(in), budget.Decide(waits); !sameJSON(is, should) {
 			t.Fatalf("held in reserve %+v, while it waits %+v", is, should)
 		}
-		p := planNoout(in.Now, timeout, in.Lease.Holders, nil, nil)
+		p := flags.Decide(flags.Input{Now: in.Now, Timeout: time.Hour, Holders: in.Lease.Holders})
 		if len(p.Set)+len(p.Records) > 0 {
-			t.Fatalf("noout: %+v", p)
+			t.Fatalf("flags: %+v", p)
 		}
 		if nodes := budget.GrantedNodes(in.Lease); len(nodes) > 0 {
 			t.Fatalf("%v are emptied", nodes)

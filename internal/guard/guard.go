@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -44,11 +45,13 @@ type Guard interface {
 	Serves(in Input, d budget.Decision, c lease.Claim) bool
 	// Parked answers whether a job that has not done its work has nothing left to hold the lease for.
 	Parked(in Input, c lease.Claim) bool
+	// Flag is what the storage calls the flag that it carries for the holders; zero: it knows none.
+	Flag() flags.Kind
 	// Flags says which flags the storage is to carry for the holders, and what becomes of those that are ours.
-	Flags(in budget.FlagInput) budget.FlagPlan
+	Flags(in flags.Input) flags.Plan
 	// Next is when a decision could change although nothing happens; zero: never. after is what is remembered of the last
-	// decision, and flags what of the storage's flags is ours.
-	Next(in Input, after budget.Remembered, flags []budget.Flag) time.Time
+	// decision, and ours are the records of its flags.
+	Next(in Input, after budget.Remembered, ours []flags.Record) time.Time
 }
 
 // Verdict is a decision, and what else follows from what it was made of.
@@ -103,8 +106,11 @@ func (Plain) Serves(_ Input, d budget.Decision, c lease.Claim) bool {
 // Parked leaves every job its lease.
 func (Plain) Parked(Input, lease.Claim) bool { return false }
 
+// Flag is none.
+func (Plain) Flag() flags.Kind { return flags.Kind{} }
+
 // Flags wants none, and keeps the records of those that there are.
-func (Plain) Flags(in budget.FlagInput) budget.FlagPlan { return budget.FlagPlan{Records: in.Records} }
+func (Plain) Flags(in flags.Input) flags.Plan { return flags.Plan{Records: in.Records} }
 
 // Next knows of nothing that time alone changes.
-func (Plain) Next(Input, budget.Remembered, []budget.Flag) time.Time { return time.Time{} }
+func (Plain) Next(Input, budget.Remembered, []flags.Record) time.Time { return time.Time{} }

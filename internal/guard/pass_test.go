@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -144,6 +145,6 @@ func TestPlain(t *testing.T) {
 	b.Daemons = []string{"daemon"}
 	seen := g.Interest(guard.Input{}, []lease.Claim{a, b})
 	assert.Equal(t, "a b daemon", strings.Join(slices.Concat(seen.Nodes, seen.Daemons), " "))
-	records := []budget.Flag{{Host: "h"}}
-	assert.Equal(t, budget.FlagPlan{Records: records}, g.Flags(budget.FlagInput{Records: records}))
+	records := []flags.Record{{Host: "h"}}
+	assert.Equal(t, flags.Plan{Records: records}, g.Flags(flags.Input{Records: records}))
 }

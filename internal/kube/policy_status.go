@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/precedence"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -38,7 +39,7 @@ func statusOf(
 	if d := r.Decision.Open; !d.IsZero() {
 		s.OpenFailureDomain = &v1alpha1.FailureDomain{Type: d.Type, Name: d.Name}
 	}
-	for _, n := range r.Memory.Noout {
+	for _, n := range r.Memory.Flags {
 		record := v1alpha1.NooutStatus{
 			Host: n.Host, Owner: n.Owner, Since: metav1.NewTime(n.Since), Expires: metav1.NewTime(n.Expires),
 			Confirmed: n.Confirmed, Withdrawn: n.Withdrawn, HostID: n.ID, Claimed: n.Claimed, Unsure: n.Unsure,
@@ -226,14 +227,14 @@ func memoryOf(s *v1alpha1.MaintenancePolicyStatus) activities.Memory {
 		m.Lease.Queue = append(m.Lease.Queue, rest...)
 	}
 	for _, n := range s.Noout {
-		record := budget.Noout{
+		record := flags.Record{
 			Host: n.Host, Owner: n.Owner, Since: n.Since.UTC(), Expires: n.Expires.UTC(), Confirmed: n.Confirmed,
 			Withdrawn: n.Withdrawn, ID: n.HostID, Claimed: n.Claimed, Unsure: n.Unsure,
 		}
 		if n.Until != nil {
 			record.Until = n.Until.UTC()
 		}
-		m.Noout = append(m.Noout, record)
+		m.Flags = append(m.Flags, record)
 	}
 	return m
 }

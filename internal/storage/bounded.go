@@ -19,7 +19,7 @@ const (
 	MostTroubled = 64   // daemons
 	mostOnNodes  = 1500 // names of daemons of all nodes
 	mostOnNode   = 8    // and of one, if they are more
-	mostNoout    = 64
+	mostFlagged  = 64
 	mostTexts    = 20
 	mostText     = 400  // bytes of one text
 	mostDeparted = 1000 // by name
@@ -94,7 +94,7 @@ func (v View) Bounded(first Interest) View {
 	v.boundDomains(first)
 	v.boundTroubled(first)
 	v.boundNodes(first)
-	v.boundNoout(first)
+	v.boundFlagged(first)
 	v.Problems, v.Intolerant = texts(v.Problems), texts(v.Intolerant)
 	v.Unavailable = Clip(v.Unavailable, mostText)
 	return v
@@ -200,19 +200,19 @@ func (v *View) boundNodes(first Interest) {
 	}
 }
 
-// boundNoout names hosts with a noout that somebody asked for, and a few others.
-func (v *View) boundNoout(first Interest) {
-	if len(v.Noout) <= mostNoout {
+// boundFlagged names hosts with a flag that somebody asked for, and a few others.
+func (v *View) boundFlagged(first Interest) {
+	if len(v.Flagged) <= mostFlagged {
 		return
 	}
 	rank := ranks(first.Hosts)
 	others := 0
-	v.Noout = slices.DeleteFunc(slices.Clone(v.Noout), func(host string) bool {
+	v.Flagged = slices.DeleteFunc(slices.Clone(v.Flagged), func(host string) bool {
 		if rank(host) < len(first.Hosts) {
 			return false
 		}
 		others++
-		return others > mostNoout
+		return others > mostFlagged
 	})
 }
 

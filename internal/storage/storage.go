@@ -332,9 +332,9 @@ type View struct {
 	Problems []string `json:"problems,omitempty"`
 	// Notes are for people: what is unusual, and no reason to stay closed.
 	Notes []string `json:"notes,omitempty"`
-	// ForeignNoout lists topology nodes that carry a noout which lockkeeper may not own; the keeper tells them apart by
-	// its records.
-	Noout []string `json:"noout,omitempty"`
+	// Flagged are the hosts that carry the storage's flag (Ceph: noout), whoever set it: the keeper tells its own by its
+	// records.
+	Flagged []string `json:"noout,omitempty"`
 	// Hosts are those that were asked for and that the topology has, under the names that they have now; Gone are those
 	// that it lacks. A host is in neither when nobody asked for it, or nobody answered: then nothing is known of it.
 	Hosts []Host `json:"hosts,omitempty"`

@@ -217,15 +217,15 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 	return ceph.Reading{}, err
 }
 
-// SetNoout implements activities.StorageCluster.
-func (c *cluster) SetNoout(ctx context.Context, hosts ...string) ([]activities.NooutRefusal, error) {
+// SetFlag implements activities.StorageCluster.
+func (c *cluster) SetFlag(ctx context.Context, hosts ...string) ([]activities.FlagRefusal, error) {
 	return eachHost(hosts, func(hosts ...string) error { return c.client.SetNoout(ctx, hosts...) })
 }
 
-// UnsetNoout implements activities.StorageCluster. Of a host that Ceph refuses, or may have passed over, the CRUSH map
+// UnsetFlag implements activities.StorageCluster. Of a host that Ceph refuses, or may have passed over, the CRUSH map
 // tells whether it is gone, which leaves nothing to unset, or what it is called now: the caller's look at it may be
 // older than the command.
-func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]activities.NooutRefusal, error) {
+func (c *cluster) UnsetFlag(ctx context.Context, hosts ...storage.Host) ([]activities.FlagRefusal, error) {
 	var names []string
 	for _, h := range hosts {
 		names = append(names, h.Name)
@@ -262,18 +262,18 @@ func (c *cluster) UnsetNoout(ctx context.Context, hosts ...storage.Host) ([]acti
 		default:
 			continue // of one that was refused there is nothing else to say
 		}
-		refused = slices.DeleteFunc(refused, func(x activities.NooutRefusal) bool { return x.Host == h.Name })
+		refused = slices.DeleteFunc(refused, func(x activities.FlagRefusal) bool { return x.Host == h.Name })
 	}
 	return refused, nil
 }
 
-func refuses(refused []activities.NooutRefusal, host string) bool {
-	return slices.ContainsFunc(refused, func(x activities.NooutRefusal) bool { return x.Host == host })
+func refuses(refused []activities.FlagRefusal, host string) bool {
+	return slices.ContainsFunc(refused, func(x activities.FlagRefusal) bool { return x.Host == host })
 }
 
 // eachHost switches all hosts by one command. When Ceph refuses it, because it knows none of the names, each host gets
 // a command of its own, and an answer of its own.
-func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.NooutRefusal, err error) {
+func eachHost(hosts []string, do func(hosts ...string) error) (refused []activities.FlagRefusal, err error) {
 	if err = do(hosts...); err == nil || !ceph.IsInvalid(err) {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func eachHost(hosts []string, do func(hosts ...string) error) (refused []activit
 		}
 		switch {
 		case ceph.IsInvalid(err):
-			refused = append(refused, activities.NooutRefusal{Host: host, Reason: err.Error()})
+			refused = append(refused, activities.FlagRefusal{Host: host, Reason: err.Error()})
 		case err != nil:
 			return nil, err
 		}

@@ -179,7 +179,7 @@ func (c *cluster) lookWith(
 	if reading.Unavailable == "" {
 		of := c.digests(reading.Map)
 		w.Health.Placement = of.placement
-		w.Quorum, w.Fingerprint, w.Unflagged, w.Noout = quorumOf(reading), of.fingerprint, of.unflagged, of.noout
+		w.Quorum, w.Fingerprint, w.Unflagged, w.Flagged = quorumOf(reading), of.fingerprint, of.unflagged, of.noout
 		if since, lasts := by.tracker.Lived(); !since.IsZero() {
 			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}

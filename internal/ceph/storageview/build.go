@@ -26,7 +26,7 @@ func Build(in Input) storage.View {
 		Domains:           domains(in, osds, labelling{key: labelKey, domainType: domainType}, &problems),
 		Nodes:             describeNodes(in, nodes, domainType, &problems),
 		Intolerant:        in.Tree.Intolerant(in.Map.Pools, domainType, in.ToleratedPools),
-		Noout:             in.Map.Noout(),
+		Flagged:           in.Map.Noout(),
 		Notes:             notes(in.Map),
 		Mons:              describeMons(in.Mons, nodes),
 		IdleMons:          in.Mons.idle(),

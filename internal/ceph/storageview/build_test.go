@@ -366,7 +366,7 @@ func TestIntolerantAndNoout(t *testing.T) {
 	w.input.Map.CrushNodeFlags = map[string][]string{"node-1": {"noout"}}
 	v := w.view()
 	require.Equal(t, []string{`pool "rbd" (size 3, min_size 3) would become unavailable with any zone`}, v.Intolerant)
-	require.Equal(t, []string{"node-1"}, v.Noout)
+	require.Equal(t, []string{"node-1"}, v.Flagged)
 	w.input.ToleratedPools = []string{"rbd"}
 	require.Empty(t, w.view().Intolerant)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
@@ -79,10 +80,23 @@ func (Guard) Serves(in guard.Input, d budget.Decision, c lease.Claim) bool {
 // Parked implements guard.Guard.
 func (Guard) Parked(in guard.Input, c lease.Claim) bool { return budget.Parked(in.Input, c) }
 
+// Flag implements guard.Guard: while a host has noout its OSDs stay in, so that no data moves because they are down.
+func (Guard) Flag() flags.Kind {
+	return flags.Kind{Name: "noout", Title: "Noout", Of: "Ceph", Undo: "ceph osd unset-group noout"}
+}
+
 // Flags implements guard.Guard: noout on the hosts of the holders.
-func (Guard) Flags(in budget.FlagInput) budget.FlagPlan { return budget.PlanNoout(in) }
+func (g Guard) Flags(in flags.Input) flags.Plan {
+	in.Kind, in.HostsOf = g.Flag(), map[string][]string{}
+	for _, n := range in.Nodes {
+		if n.Name != "" {
+			in.HostsOf[n.Name] = n.CrushHosts()
+		}
+	}
+	return flags.Decide(in)
+}
 
 // Next implements guard.Guard.
-func (Guard) Next(in guard.Input, after budget.Remembered, flags []budget.Flag) time.Time {
-	return budget.NextTimer(in.Input, after.Announced, flags)
+func (Guard) Next(in guard.Input, after budget.Remembered, ours []flags.Record) time.Time {
+	return budget.NextTimer(in.Input, after.Announced, ours)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/longhorn"
@@ -132,7 +133,7 @@ const lookAgain = 15 * time.Second
 
 // Next is when a node has had its turn for long enough that others wait for it. A look that failed, and so has no time,
 // is taken again: the watch goes by a cache, and does not hear that the API server gave no answer.
-func (Guard) Next(in guard.Input, after budget.Remembered, _ []budget.Flag) (next time.Time) {
+func (Guard) Next(in guard.Input, after budget.Remembered, _ []flags.Record) (next time.Time) {
 	if in.View.Unavailable != "" && in.View.At.IsZero() {
 		return in.Now.Add(lookAgain)
 	}

@@ -342,12 +342,12 @@ func (c *cluster) Life(context.Context, activities.Asking, func()) (storage.Life
 	return storage.Life{}, errOfCeph
 }
 
-// SetNoout implements activities.StorageCluster.
-func (c *cluster) SetNoout(context.Context, ...string) ([]activities.NooutRefusal, error) {
+// SetFlag implements activities.StorageCluster.
+func (c *cluster) SetFlag(context.Context, ...string) ([]activities.FlagRefusal, error) {
 	return nil, errOfCeph
 }
 
-// UnsetNoout implements activities.StorageCluster.
-func (c *cluster) UnsetNoout(context.Context, ...storage.Host) ([]activities.NooutRefusal, error) {
+// UnsetFlag implements activities.StorageCluster.
+func (c *cluster) UnsetFlag(context.Context, ...storage.Host) ([]activities.FlagRefusal, error) {
 	return nil, errOfCeph
 }

@@ -108,8 +108,8 @@ func (w *world) awaitRest(ctx context.Context) error {
 			return false, err
 		}
 		last = fmt.Sprintf("clean %t, %d hold the lease, %d wait for it, noout on %v: %s %s", s.Clean,
-			len(s.Lease.Holders), len(s.Lease.Queue), s.Noout, s.Decision.Reason, s.Trouble)
-		if !s.Clean || len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Noout) > 0 {
+			len(s.Lease.Holders), len(s.Lease.Queue), s.Flags, s.Decision.Reason, s.Trouble)
+		if !s.Clean || len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Flags) > 0 {
 			return false, nil
 		}
 		before, err := w.spent(ctx)

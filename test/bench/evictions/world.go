@@ -76,7 +76,7 @@ func (w *world) awaitRest(ctx context.Context) error {
 			return false, err
 		}
 		marks := s.View.Marks
-		return s.Clean && len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Noout) == 0 && s.Decision.Mode == "Default" &&
+		return s.Clean && len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Flags) == 0 && s.Decision.Mode == "Default" &&
 			marks != nil && marks.Proved == w.marked, nil
 	})
 }

@@ -209,7 +209,7 @@ func (w *world) awaitRest(ctx context.Context) error {
 		if err := v.Get(&s); err != nil {
 			return false, err
 		}
-		return s.Clean && len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Noout) == 0, nil
+		return s.Clean && len(s.Lease.Holders)+len(s.Lease.Queue)+len(s.Flags) == 0, nil
 	})
 }
 

@@ -1,4 +1,4 @@
-package budget_test
+package flags_test
 
 import (
 	"slices"
@@ -8,17 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 )
 
 const timeout = 30 * time.Minute
 
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// noout is Ceph's flag.
+var noout = flags.Kind{Name: "noout", Title: "Noout", Of: "Ceph", Undo: "ceph osd unset-group noout"}
+
 func planNoout(
-	now time.Time, timeout time.Duration, holders []lease.Claim, records []budget.Noout, present []string,
-) budget.NooutPlan {
-	return budget.PlanNoout(budget.NooutInput{
-		Now: now, Timeout: timeout, Holders: holders, Records: records,
+	now time.Time, timeout time.Duration, holders []lease.Claim, records []flags.Record, present []string,
+) flags.Plan {
+	return flags.Decide(flags.Input{
+		Kind: noout,
+		Now:  now, Timeout: timeout, Holders: holders, Records: records,
 		Present: present,
 	})
 }
@@ -60,7 +66,7 @@ func TestNoout(t *testing.T) {
 type nooutCluster struct {
 	now     time.Time
 	holders []lease.Claim
-	records []budget.Noout
+	records []flags.Record
 	flags   map[string]bool // host → carries noout
 	persons map[string]bool // of those, set by a person while there was none
 }
@@ -92,7 +98,7 @@ func (c *nooutCluster) person(t *rapid.T) {
 		delete(c.persons, host)
 		return
 	}
-	if slices.ContainsFunc(c.records, func(r budget.Noout) bool { return r.Host == host && !r.Withdrawn }) {
+	if slices.ContainsFunc(c.records, func(r flags.Record) bool { return r.Host == host && !r.Withdrawn }) {
 		return // it is about to be set by the keeper, and nobody could tell the two apart
 	}
 	c.flags[host], c.persons[host] = true, true
@@ -105,7 +111,7 @@ func (c *nooutCluster) keeper(t *rapid.T, trouble bool) {
 	c.mustRepeat(t, plan)
 	c.records = plan.Records // written before anything is done
 	for _, host := range plan.Set {
-		if !slices.ContainsFunc(c.records, func(r budget.Noout) bool { return r.Host == host && !r.Withdrawn }) {
+		if !slices.ContainsFunc(c.records, func(r flags.Record) bool { return r.Host == host && !r.Withdrawn }) {
 			t.Fatalf("noout on %s is set without a record", host)
 		}
 		if !lost("request to set") {
@@ -129,7 +135,7 @@ func (c *nooutCluster) keeper(t *rapid.T, trouble bool) {
 		if lost("answer to unset") {
 			return
 		}
-		c.records = budget.Withdraw(c.now, c.records, host, c.holders)
+		c.records = flags.Withdraw(c.now, c.records, host, c.holders)
 	}
 }
 
@@ -144,7 +150,7 @@ func (c *nooutCluster) present() []string {
 }
 
 // mustRepeat: a pass that died before it did anything is repeated to the letter.
-func (c *nooutCluster) mustRepeat(t *rapid.T, plan budget.NooutPlan) {
+func (c *nooutCluster) mustRepeat(t *rapid.T, plan flags.Plan) {
 	again := planNoout(c.now, timeout, c.holders, plan.Records, c.present())
 	if !slices.Equal(again.Set, plan.Set) || !slices.Equal(again.Unset, plan.Unset) {
 		t.Fatalf("planned %+v, then %+v", plan, again)
@@ -178,7 +184,7 @@ func TestNooutExpires(t *testing.T) {
 	require.Empty(t, plan.Unset)
 	plan = planNoout(now.Add(timeout), timeout, []lease.Claim{h}, plan.Records, []string{"a"})
 	require.Equal(t, []string{"a"}, plan.Unset)
-	records := budget.Withdraw(now, plan.Records, "a", []lease.Claim{h})
+	records := flags.Withdraw(now, plan.Records, "a", []lease.Claim{h})
 	plan = planNoout(now.Add(2*timeout), timeout, []lease.Claim{h}, records, nil)
 	require.Empty(t, plan.Set, "once is enough for one grant")
 	h.Granted = now.Add(2 * timeout)
