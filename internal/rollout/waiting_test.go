@@ -60,8 +60,8 @@ func TestWaitingBatches(t *testing.T) {
 	}
 }
 
-// Until OSDs that have lost the monitors have started anew, nothing opens outside of their failure domain: neither other
-// OSDs nor mons have their turn before.
+// Until OSDs that have lost the monitors have started anew, nothing opens outside of their failure domain: neither
+// other OSDs nor mons have their turn before.
 func TestWhatWaitsBeginsWithOSDsThatNobodyHears(t *testing.T) {
 	in := rollout.Input{DomainType: "zone", OSDs: []rollout.OSD{
 		waits("mon.a", 0), waits("osd.0", 0), waits("osd.1", 1), waits("osd.2", 1), waits("osd.3", 1),
