@@ -33,13 +33,38 @@ func (w *world) describe(t *testing.T) {
 		"ceph osd tree --connect-timeout 5",
 		"lab load report --name " + w.name,
 	} {
-		args := strings.Fields(line)
-		out, err := w.command(args[0], args[1:]...).CombinedOutput()
-		t.Logf("$ %s (%v)\n%s", line, err, last(string(out), 80))
+		w.show(t, line, 80)
 	}
+	w.showUnready(t)
 	for _, log := range []string{"worker.log", "watch.log"} {
 		out, _ := os.ReadFile(filepath.Join(w.dir, log))
 		t.Logf("the end of %s:\n%s", log, last(string(out), 30))
+	}
+}
+
+// show logs the end of what a command prints.
+func (w *world) show(t *testing.T, line string, lines int) {
+	t.Helper()
+	args := strings.Fields(line)
+	out, err := w.command(args[0], args[1:]...).CombinedOutput()
+	t.Logf("$ %s (%v)\n%s", line, err, last(string(out), lines))
+}
+
+// showUnready logs what pods say that do not get ready, or said before they crashed.
+func (w *world) showUnready(t *testing.T) {
+	t.Helper()
+	out, err := w.command("kubectl", "-n", cephNamespace, "get", "pods", "--no-headers").Output()
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	for pod := range strings.Lines(string(out)) {
+		columns := strings.Fields(pod) // name, ready/all, …
+		if ready, all, ok := strings.Cut(columns[1], "/"); ok && ready != all {
+			logs := "kubectl -n " + cephNamespace + " logs " + columns[0] + " --all-containers"
+			w.show(t, logs, 40)
+			w.show(t, logs+" --previous", 40)
+		}
 	}
 }
 
