@@ -30,7 +30,7 @@ func (k *keeper) flagsLeft(because string) string {
 	if len(hosts) == 0 {
 		return ""
 	}
-	flag := k.guard().Flag()
+	flag := k.flagKind()
 	return fmt.Sprintf("%s may be left in %s (%s). If that %[2]s lives on: %[4]s %[5]s", flag.Name, flag.Of, because,
 		flag.Undo, strings.Join(hosts, " "))
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"github.com/lockkeeper/lockkeeper/internal/flags"
 	"github.com/lockkeeper/lockkeeper/internal/guard"
 	"github.com/lockkeeper/lockkeeper/internal/guard/cephguard"
 	"github.com/lockkeeper/lockkeeper/internal/guard/longhornguard"
@@ -17,4 +18,13 @@ func (m *mind) guard() guard.Guard {
 		return g
 	}
 	return guards[storage.Ceph]
+}
+
+// flagKind is what the storage calls its flag. Where it has none, what is recorded is of a policy of this name that was
+// of another kind before.
+func (m *mind) flagKind() flags.Kind {
+	if kind := m.guard().Flag(); kind.Name != "" {
+		return kind
+	}
+	return guards[storage.Ceph].Flag()
 }

@@ -41,7 +41,7 @@ type FlagStatus struct {
 func (m *mind) flagStatus() FlagStatus { return FlagStatus{m.state.Memory.Flags} }
 
 // flag is what the storage calls it.
-func (m *mind) flag() string { return m.guard().Flag().Name }
+func (m *mind) flag() string { return m.flagKind().Name }
 
 // dropFlags forgets what was unset, when another policy is in charge.
 func (m *mind) dropFlags() { m.state.Memory.Flags = nil }
@@ -132,7 +132,7 @@ func (p *plan) flagsSummary() string {
 // people. To unset them where the policy points now would be to touch flags of somebody else.
 func (m *mind) abandonFlags(now time.Time) {
 	if hosts := m.flaggedHosts(); len(hosts) > 0 {
-		flag := m.guard().Flag()
+		flag := m.flagKind()
 		m.news = append(m.news, activities.Event{
 			Reason: ReasonLeftBehind, Warning: true, At: now,
 			Message: clipTo(fmt.Sprintf("%s may be left in the %s cluster with the ID %s, which this policy no longer means. "+
