@@ -35,6 +35,8 @@ type Watched struct {
 	// Flagged are the hosts with the flag, in order; nil: there are too many. Unflagged is Fingerprint without them.
 	Flagged   []string `json:"noout"`
 	Unflagged string   `json:"unflagged,omitempty"`
+	// Disconnected stands for the daemons that are up and that the governors do not hear; "": there are none.
+	Disconnected string `json:"disconnected,omitempty"`
 	// Lived is how long ago, at the most, every daemon that is up was seen to have reported anew, and ReportPeriod the
 	// time between two reports. ReportPeriod 0: neither is known. LivedFor is for how long that counts; 0, of an older
 	// worker: a period and a quarter.
@@ -62,7 +64,8 @@ func (w Watched) OnlyFlags(last Watched, now []string) bool {
 func (w Watched) moved(last Watched) bool {
 	a, b := last.Health, w.Health
 	return last.Unavailable != w.Unavailable ||
-		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ChangeEpoch != b.ChangeEpoch ||
+		a.Fresh != b.Fresh || a.Clean != b.Clean || a.ButDisconnected != b.ButDisconnected ||
+		last.Disconnected != w.Disconnected || a.ChangeEpoch != b.ChangeEpoch ||
 		!slices.Equal(a.Unexplained, b.Unexplained) ||
 		!slices.Equal(last.Quorum.Mons, w.Quorum.Mons) || !slices.Equal(last.Quorum.In, w.Quorum.In)
 }

@@ -164,8 +164,11 @@ func decide(in Input) Decision {
 
 // Clean tells whether the data is known to be whole as of everything that was seen: the health judges the same map, and
 // no daemon is on its way out.
-func Clean(in Input) bool {
-	if in.View.Unavailable != "" || !in.Health.Fresh || !in.Health.Clean || in.Health.ChangeEpoch < in.View.ChangeEpoch ||
+func Clean(in Input) bool { return in.Health.Clean && settled(in) }
+
+// settled tells whether what the health says is so as of everything that was seen.
+func settled(in Input) bool {
+	if in.View.Unavailable != "" || !in.Health.Fresh || in.Health.ChangeEpoch < in.View.ChangeEpoch ||
 		in.Health.Placement != in.View.Placement {
 		return false
 	}

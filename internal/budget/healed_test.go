@@ -47,6 +47,27 @@ func TestHealed(t *testing.T) {
 			want: "osd.0 on a is down",
 		},
 		{name: "the node is gone, PGs have healed", state: "osd.0=down/Pending touched=x", gone: true, want: "healed"},
+		{
+			name: "an OSD elsewhere has lost the monitors", state: "touched=x disconnected=y health=disconnected",
+			want: "healed",
+		},
+		{
+			name: "an OSD elsewhere has, and PGs stand still", state: "touched=x disconnected=y health=unclean",
+			want: "20 of 32 PGs are clean",
+		},
+		{
+			name:  "an OSD elsewhere has, and it is not known what PGs do",
+			state: "touched=x disconnected=y health=disconnected health=stale",
+			want:  "1 of 6 OSDs that are up have no session with a monitor",
+		},
+		{
+			name: "one of its own has", state: "touched=x disconnected=x,y health=disconnected",
+			want: "1 of 6 OSDs that are up have no session with a monitor",
+		},
+		{
+			name: "nobody knows which has", state: "touched=x disconnected=unknown health=disconnected",
+			want: "1 of 6 OSDs that are up have no session with a monitor",
+		},
 		{name: "no quorum", state: "unavailable", want: "the storage cluster: no quorum"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -123,6 +123,11 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if all := domain.Tally().Down; all > 0 {
 		return storage.Answer{Reason: describe(down, all)}
 	}
+	if in.Health.ButDisconnected && settled(in) && in.View.Disconnected.Outside(c.Domain) {
+		// They are for others to start anew, who may be waiting for this lease.
+		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again, and the data is whole; but %s", c.Domain,
+			WhoIsDisconnected(in.View.Disconnected))}
+	}
 	return storage.Answer{Reason: notClean(in)}
 }
 

@@ -238,6 +238,8 @@ func (w *world) sayHealth(value string) {
 		h.Clean, h.PGsClean = false, 20
 	case "stale":
 		h.Fresh = false
+	case "disconnected":
+		h.Clean, h.ButDisconnected, h.Reason = false, true, "1 of 6 OSDs that are up have no session with a monitor"
 	case "behind":
 		h.ChangeEpoch--
 	case "broken":

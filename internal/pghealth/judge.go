@@ -41,7 +41,7 @@ func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 		// New pools, or a new manager that has not heard of all groups.
 		h.Reason = fmt.Sprintf("the manager knows %d of %d PGs", h.PGs, expected)
 	case reading.Disconnected.Some() > 0:
-		h.Reason = disconnected(reading)
+		h.Reason, h.ButDisconnected = disconnected(reading), true
 	default:
 		h.Clean = true
 	}

@@ -59,13 +59,16 @@ func TestDisconnected(t *testing.T) {
 	h := c.tracker.Observe(pghealth.Sample{Reading: r})
 	require.True(t, h.Fresh)
 	require.False(t, h.Clean)
+	require.True(t, h.ButDisconnected)
 	require.Equal(t, "2 of 6 OSDs that are up have no session with a monitor", h.Reason)
 	c.say("active+clean", 31)
 	c.also("peering", 1)
 	r = c.reading()
 	r.Disconnected.OSDs = []int{1, 4}
+	h = c.tracker.Observe(pghealth.Sample{Reading: r})
 	require.Equal(t, "1 of 32 PGs are not clean: peering; 2 of 6 OSDs that are up have no session with a monitor",
-		c.tracker.Observe(pghealth.Sample{Reading: r}).Reason)
+		h.Reason)
+	require.False(t, h.ButDisconnected)
 }
 
 // TestPassingStates: for moments after a change groups are stale or unknown, which counts only once it is known to be

@@ -23,6 +23,8 @@ type Health struct {
 	Unexplained []string `json:"unexplained,omitempty"`
 	// Moving: copies are being moved or made, so that what the cluster says of who may stop holds for this moment only.
 	Moving bool `json:"moving,omitempty"`
+	// ButDisconnected: it would be Clean, but for daemons that are up and that the governors do not hear.
+	ButDisconnected bool `json:"butDisconnected,omitempty"`
 	// NoManager: none is active, so that nobody hears the daemons' reports. It is never Fresh then.
 	NoManager bool `json:"noManager,omitempty"`
 }

@@ -262,6 +262,11 @@ func (d *Disconnected) Within(domain FailureDomain) bool {
 	return d == nil || len(d.Domains) == 1 && d.Domains[0] == domain.Name
 }
 
+// Outside tells whether there are some, and none of them can be in one failure domain.
+func (d *Disconnected) Outside(domain FailureDomain) bool {
+	return d != nil && len(d.Domains) > 0 && !slices.Contains(d.Domains, domain.Name)
+}
+
 // View is what one observation saw of a storage cluster: its own map and Kubernetes, read one right after the other.
 type View struct {
 	At time.Time `json:"at"`

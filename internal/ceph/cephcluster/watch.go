@@ -180,11 +180,21 @@ func (c *cluster) lookWith(
 		of := c.digests(reading.Map)
 		w.Health.Placement = of.placement
 		w.Quorum, w.Fingerprint, w.Unflagged, w.Flagged = quorumOf(reading), of.fingerprint, of.unflagged, of.noout
+		w.Disconnected = whoIsDisconnected(reading.Disconnected)
 		if since, lasts := by.tracker.Lived(); !since.IsZero() {
 			w.Lived, w.LivedFor, w.ReportPeriod = time.Since(since), lasts, by.tracker.Period()
 		}
 	}
 	return w, health.Fresh && health.Clean, nil
+}
+
+// whoIsDisconnected stands for the OSDs that have lost the monitors. Those that are presumed to have are heard again one
+// by one, which is no news before the last of them is.
+func whoIsDisconnected(d ceph.Disconnected) string {
+	if d.Some() == 0 {
+		return ""
+	}
+	return hashed(d.OSDs, d.Unnamed, d.Unsure, len(d.Presumed) > 0)
 }
 
 // ready makes the tracker that the policy asks for.
