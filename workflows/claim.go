@@ -45,6 +45,8 @@ type ClaimState struct {
 	Ended LeaseState `json:"ended,omitempty"`
 	// Why the claim is not granted, or the storage not whole, as far as the job was told.
 	Why string `json:"why,omitempty"`
+	// Mendable: starting daemons anew elsewhere may mend that.
+	Mendable bool `json:"mendable,omitempty"`
 	// Reminders in a row that brought no word of the keeper.
 	Reminders int `json:"reminders,omitempty"`
 }
@@ -69,9 +71,12 @@ func (c *ClaimState) covers(want lease.Claim) bool {
 
 // waitsFor tells whether exactly this was asked for, and is not granted yet.
 func (c *ClaimState) waitsFor(want lease.Claim) bool {
-	return (c.Stage == claimAsked || c.Stage == claimUnsure) && c.Claim.Domain == want.Domain &&
+	return c.queued() && c.Claim.Domain == want.Domain &&
 		c.Claim.Ready == want.Ready && slices.Equal(c.Claim.Daemons, want.Daemons)
 }
+
+// queued tells whether a claim was made and is not granted yet.
+func (c *ClaimState) queued() bool { return c.Stage == claimAsked || c.Stage == claimUnsure }
 
 // begin makes a claim that is about to be asked for.
 func (c *ClaimState) begin(claim lease.Claim) {
@@ -96,6 +101,7 @@ func (c *ClaimState) take(n LeaseNotice) bool {
 	default:
 		return false
 	}
+	c.Mendable = n.Mendable
 	switch n.State {
 	case LeaseGranted:
 		if !c.finished() {

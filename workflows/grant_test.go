@@ -43,7 +43,7 @@ func TestOSDGoesBetweenGrantAndTelling(t *testing.T) {
 		require.True(s, gone.Load(), "the eviction was to come in between")
 		require.Equal(s, []string{"osd.2"}, s.Stopped())
 		require.Zero(s, s.Restarts())
-		require.Equal(s, workflows.PhaseLease, s.updateStatus(restartID).Phase)
+		require.Equal(s, workflows.PhaseArrive, s.updateStatus(restartID).Phase, "it has looked again, and waits for osd.2")
 		s.PersonCordons("node-b", false)
 		require.True(s, s.Await(20*time.Minute, func() bool { return s.Restarts() == 12 && !s.runs(restartID) }), "%+v",
 			s.updateStatus(restartID))

@@ -55,7 +55,9 @@ type LeaseNotice struct {
 	// Stops is how the daemons of the job's node go, of a grant.
 	Stops    lease.Stops `json:"stops,omitempty"`
 	WaitsFor string      `json:"waitsFor,omitempty"`
-	Since    time.Time   `json:"since"`
+	// Mendable: starting daemons anew elsewhere may mend that.
+	Mendable bool      `json:"mendable,omitempty"`
+	Since    time.Time `json:"since"`
 }
 
 // LeaseRef names a job's claim.

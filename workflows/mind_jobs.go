@@ -124,7 +124,7 @@ func (m *mind) tellAll(now time.Time) {
 		case !m.guard().Serves(m.input(now), d, c):
 			// Between the grant and its telling somebody else was hurt: what it promises is not in place. No budget keeps a
 			// rollout from what it was told that it may.
-			n.State, n.WaitsFor = LeaseWaiting, d.Message
+			n.State, n.WaitsFor, n.Mendable = LeaseWaiting, d.Message, m.guard().Gate(m.input(now), c).Mendable
 		}
 		if c.Finishing {
 			in := m.input(now)
@@ -136,7 +136,9 @@ func (m *mind) tellAll(now time.Time) {
 		m.tell(now, c, n)
 	}
 	for _, c := range m.state.Memory.Lease.Queue {
-		m.tell(now, c, LeaseNotice{State: LeaseWaiting, WaitsFor: c.WaitsFor, Since: c.Requested})
+		m.tell(now, c, LeaseNotice{
+			State: LeaseWaiting, WaitsFor: c.WaitsFor, Mendable: c.Mendable, Since: c.Requested,
+		})
 	}
 	m.tellReleased(now)
 	for _, c := range m.revoked {

@@ -267,7 +267,8 @@ func (u *update) claim(step rollout.Step) lease.Claim {
 }
 
 // acquire makes sure that the lease is held for a batch. OSDs that are in no failure domain need none. It gives up when
-// the window closes: whoever holds the lease may take hours.
+// the window closes: whoever holds the lease may take hours. It also returns, with the claim in the queue, when another
+// look may bring a batch that the keeper would rather let go.
 func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.Survey) (bool, error) {
 	want := u.claim(step)
 	if u.job.listen(); u.lease.covers(want) {
@@ -289,12 +290,41 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	}
 	u.holds = activities.HoldLease
 	unwanted := func() bool { return u.job.changed || u.job.Paused || over() }
-	granted, err := u.lease.acquire(ctx, want, unwanted, func() { u.report(ctx, "") })
+	worthALook := u.worthALook()
+	stop := func() bool { return unwanted() || worthALook() }
+	granted, err := u.lease.acquire(ctx, want, stop, func() { u.report(ctx, "") })
 	u.holds = ""
-	if !granted && err == nil {
+	switch {
+	case granted || err != nil:
+	case u.lease.queued() && !unwanted():
+		u.asking, u.job.goesOn = true, u.job.wait() // one wait, in spite of the look
+	default:
 		u.lease.release(ctx)
 	}
 	return granted, err
+}
+
+// worthALook tells when to look again while the lease is waited for: when it is not granted because of daemons
+// elsewhere that starting them anew may mend. They may be ours to start, and then they come first. Nothing in
+// Kubernetes tells of them. A look that changed nothing is repeated when the keeper says something else, and with every
+// other reminder.
+func (u *update) worthALook() func() bool {
+	c := u.lease
+	var why string
+	if c.Mendable {
+		why = c.Why
+	}
+	reminders := c.Reminders + 1
+	return func() bool { return c.Mendable && (c.Why != why || c.Reminders > reminders) }
+}
+
+// stillAsks lets go of a claim that is in the queue if the last look has brought something else to do than what it is
+// for.
+func (u *update) stillAsks(ctx workflow.Context, next rollout.Step) {
+	if u.asking && (next.Do != rollout.DoReplace || next.Domain != u.lease.Claim.Domain) {
+		u.letGo(ctx)
+	}
+	u.asking = false
 }
 
 // letGo gives the lease back as it is. The batch is over: whoever of it is away, nobody waits for.

@@ -25,6 +25,7 @@ func (u *update) run(ctx workflow.Context) error {
 		if err != nil {
 			return err
 		}
+		u.stillAsks(ctx, s.Next)
 		if done, err := u.step(ctx, s); done || err != nil {
 			return err
 		}

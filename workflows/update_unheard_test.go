@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -47,6 +49,52 @@ func TestOSDsThatNobodyHearsGoFirst(t *testing.T) {
 			})
 		})
 	}
+	t.Run("they lose them while a drain holds the lease", func(t *testing.T) {
+		t.Parallel()
+		play(t, osdsBy("Zone"), func(s *scene) {
+			s.settleOSDs()
+			const node = "node-b"
+			away := s.OSDsOn(node)
+			require.NoError(s, <-s.KubectlDrain(node))
+			s.SetImage("ceph:2")
+			time.Sleep(5 * time.Second) // who excuses an OSD means the template that the rollout has seen
+			s.awaitUpdate("under way", time.Minute, func(u workflows.UpdateStatus) bool {
+				return strings.Contains(u.WaitsFor, away[0])
+			})
+			for _, osd := range away {
+				s.tellRollout(jobs.SignalSkip, osd)
+			}
+			s.awaitUpdate("waiting for the drain", 5*time.Minute, func(u workflows.UpdateStatus) bool {
+				return u.Holds == activities.HoldLease && strings.Contains(u.WaitsFor, jobs.DrainNode.ID(node))
+			})
+			since := s.updateStatus(updateID).Since
+			time.Sleep(time.Minute)
+			s.Disconnect(lost[0])
+			s.Disconnect(lost[1])
+			time.Sleep(10 * time.Second)
+			require.Equal(s, since, s.updateStatus(updateID).Since)
+			s.Reboot(node)
+			time.Sleep(5 * time.Second)
+			s.PersonCordons(node, false)
+			s.awaitImage("ceph:2", 5*time.Minute)
+			s.awaitWhole()
+		})
+	})
+	t.Run("they lose them while its lease is waited for", func(t *testing.T) {
+		t.Parallel()
+		play(t, osdsBy("Zone"), func(s *scene) {
+			s.settleOSDs()
+			s.Hang(true, "osd.8")
+			s.SetImage("ceph:2")
+			s.awaitUpdate("waiting for a sign of life", time.Minute, holdsFor(activities.HoldLease))
+			s.Disconnect(lost[0])
+			s.Disconnect(lost[1])
+			time.Sleep(time.Minute)
+			s.Hang(false, "osd.8")
+			s.awaitImage("ceph:2", 20*time.Minute)
+			s.awaitWhole()
+		})
+	})
 	t.Run("restart", func(t *testing.T) {
 		t.Parallel()
 		play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {
@@ -61,5 +109,28 @@ func TestOSDsThatNobodyHearsGoFirst(t *testing.T) {
 			require.Equal(s, 12, e.rollout.Replaced)
 			s.awaitWhole()
 		})
+	})
+}
+
+// TestAnotherOneIsNotHeard: what is open for those that nobody hears closes when nobody hears one elsewhere either.
+func TestAnotherOneIsNotHeard(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 5 must stay", time.Minute)
+		s.Disconnect("osd.5")
+		time.Sleep(10 * time.Second)
+		run := s.drain(workflows.DrainNodeInput{Node: "node-f"})
+		s.awaitPhase("node-f", workflows.PhaseReturn, time.Minute)
+		time.Sleep(30 * time.Second)
+		s.awaitBudget("only zone [zone-z] is open", time.Second)
+		s.Disconnect("osd.3")
+		s.awaitBudget("closed", 10*time.Second) // of which it takes 6 until it is known
+		require.Equal(s, budget.ReasonDisconnected, s.keeperStatus().Decision.Reason)
+		s.Reconnect()
+		s.Reboot("node-f")
+		time.Sleep(5 * time.Second)
+		s.PersonCordons("node-f", false)
+		require.NoError(s, s.awaitEnd("node-f", run, 5*time.Minute).err)
 	})
 }

@@ -278,8 +278,10 @@ func LeaseGate(in Input, c lease.Claim) storage.Answer {
 		in = in.asOne(c)
 	}
 	domain := in.turn(c)
-	if _, message, failed := check(openGates, in, domain); failed {
-		return storage.Answer{Reason: message}
+	if reason, message, failed := check(openGates, in, domain); failed {
+		return storage.Answer{
+			Reason: message, Mendable: reason == ReasonDownElsewhere || reason == ReasonDisconnected,
+		}
 	}
 	if short := monsShort(in); short != "" && !c.Observing && c.Node != "" && hostsStandingMon(in, c.Node) {
 		return storage.Answer{Reason: fmt.Sprintf("%s has a mon that must stay: %s", c.Node, short)}

@@ -25,7 +25,9 @@ func monGate(in Input, c lease.Claim) storage.Answer {
 	case len(out) > 0:
 		return storage.Answer{Reason: strings.Join(out, ", ") + ": all other mons have to be in quorum"}
 	case !Clean(in) && !timedOut(in):
-		return storage.Answer{Reason: notClean(in)}
+		return storage.Answer{
+			Reason: notClean(in), Mendable: in.View.Disconnected != nil || len(Affected(in)) > 0,
+		}
 	}
 	return storage.Answer{OK: true}
 }

@@ -101,6 +101,8 @@ type Claim struct {
 	Finishing bool `json:"finishing,omitempty"`
 	// WaitsFor says why a claim in the queue is not granted.
 	WaitsFor string `json:"waitsFor,omitempty"`
+	// Mendable: starting daemons anew elsewhere may mend what it waits for.
+	Mendable bool `json:"mendable,omitempty"`
 	// Next is what the job claims as soon as this claim is given back: it stands behind whoever waits then, and need not
 	// be asked for once more. Only a job that is Finishing has one.
 	Next *Claim `json:"next,omitempty"`
@@ -161,7 +163,8 @@ func (s State) Request(c Claim) State {
 	}
 	s = s.Release(c.WorkflowID, c.RunID)
 	// A claim that was taken back while its job said that it is ready begins anew, in reserve: the job may have given up.
-	c.Granted, c.Token, c.Finishing, c.WaitsFor, c.Next, c.Stops, c.Ready = time.Time{}, 0, false, "", nil, "", false
+	c.Granted, c.Token, c.Finishing, c.Next, c.Stops, c.Ready = time.Time{}, 0, false, nil, "", false
+	c.WaitsFor, c.Mendable = "", false
 	s.Queue = append(slices.Clone(s.Queue), c)
 	slices.SortStableFunc(s.Queue, func(a, b Claim) int {
 		if a.Priority != b.Priority {
@@ -270,23 +273,23 @@ func (s State) Grant(rules Rules, now time.Time) (State, []Claim) {
 	}
 	for _, c := range s.Queue {
 		if in, ok := s.inTheWay(c, rules.Together); ok {
-			c.WaitsFor = heldBy(in)
+			c.WaitsFor, c.Mendable = heldBy(in), false
 			waiting = append(waiting, c)
 			continue
 		}
 		if ahead, ok := outranked(c, waiting, rules.Together); ok && len(s.Holders) > 0 {
-			c.WaitsFor = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID,
-				ahead.Domain, ahead.Priority)
+			c.WaitsFor, c.Mendable = fmt.Sprintf("its turn: %s wants %s with a higher priority (%s)", ahead.WorkflowID,
+				ahead.Domain, ahead.Priority), false
 			waiting = append(waiting, c)
 			continue
 		}
 		if a := rules.Gate(c); !a.OK {
-			c.WaitsFor = a.Reason
+			c.WaitsFor, c.Mendable = a.Reason, a.Mendable
 			waiting = append(waiting, c)
 			continue
 		}
 		s.Token++
-		c.Granted, c.Token, c.WaitsFor = now, s.Token, ""
+		c.Granted, c.Token, c.WaitsFor, c.Mendable = now, s.Token, "", false
 		s.Holders = append(s.Holders, c)
 		granted = append(granted, c)
 	}

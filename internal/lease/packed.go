@@ -61,7 +61,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 func Pack(claims []Claim) ([]byte, error) {
 	claims = slices.Clone(claims)
 	for i := range claims {
-		claims[i].WaitsFor = ""
+		claims[i].WaitsFor, claims[i].Mendable = "", false
 	}
 	data, err := json.Marshal(claims)
 	if err != nil {

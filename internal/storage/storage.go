@@ -149,6 +149,9 @@ type Answer struct {
 	Refusal Refusal `json:"refusal,omitempty"`
 	// Silence: nobody answered, which counts as a no; but asking again may help although nothing has changed.
 	Silence bool `json:"silence,omitempty"`
+	// Mendable: a no because of daemons elsewhere, which starting them anew may mend. A job that starts daemons anew
+	// anyway looks whether it has to begin with those.
+	Mendable bool `json:"mendable,omitempty"`
 }
 
 // Node is a Kubernetes node that hosts storage daemons and is not simply in service.
