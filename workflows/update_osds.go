@@ -151,7 +151,8 @@ type update struct {
 	accept func(workflow.Context) (activities.OSDSetRef, error)
 	goOn   func(*UpdateState) error // in a new history
 	holds  string                   // why nothing goes on although nothing is wrong: activities.HoldPaused, …
-	asking bool                     // the last look was made while the lease is waited for
+	asking bool                     // the last look was made while the lease is waited for,
+	why    string                   // and why it was not granted then
 	wrote  activities.OSDSetReport  // the last report
 	stuck  repeats
 }

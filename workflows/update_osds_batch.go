@@ -295,12 +295,13 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 	granted, err := u.lease.acquire(ctx, want, stop, func() { u.report(ctx, "") })
 	u.holds = ""
 	switch {
-	case granted || err != nil:
-	case u.lease.queued() && !unwanted():
-		u.asking, u.job.goesOn = true, u.job.wait() // one wait, in spite of the look
-	default:
+	case u.lease.queued() && !unwanted() && err == nil:
+		u.asking, u.why, u.job.goesOn = true, u.lease.Why, u.job.wait() // one wait, in spite of the look
+		return false, nil
+	case !granted && err == nil:
 		u.lease.release(ctx)
 	}
+	u.why = ""
 	return granted, err
 }
 
@@ -309,13 +310,8 @@ func (u *update) acquire(ctx workflow.Context, step rollout.Step, s activities.S
 // Kubernetes tells of them. A look that changed nothing is repeated when the keeper says something else, and with every
 // other reminder.
 func (u *update) worthALook() func() bool {
-	c := u.lease
-	var why string
-	if c.Mendable {
-		why = c.Why
-	}
-	reminders := c.Reminders + 1
-	return func() bool { return c.Mendable && (c.Why != why || c.Reminders > reminders) }
+	c, reminders := u.lease, u.lease.Reminders+1
+	return func() bool { return c.Mendable && (c.Why != u.why || c.Reminders > reminders) }
 }
 
 // stillAsks lets go of a claim that is in the queue if the last look has brought something else to do than what it is
@@ -323,6 +319,7 @@ func (u *update) worthALook() func() bool {
 func (u *update) stillAsks(ctx workflow.Context, next rollout.Step) {
 	if u.asking && (next.Do != rollout.DoReplace || next.Domain != u.lease.Claim.Domain) {
 		u.letGo(ctx)
+		u.why = ""
 	}
 	u.asking = false
 }

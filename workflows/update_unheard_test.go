@@ -95,6 +95,20 @@ func TestOSDsThatNobodyHearsGoFirst(t *testing.T) {
 			s.awaitWhole()
 		})
 	})
+	t.Run("they lose them while the storage heals", func(t *testing.T) {
+		t.Parallel()
+		play(t, osdsBy("OSD"), func(s *scene) {
+			s.settleOSDs()
+			s.SetImage("ceph:2")
+			s.awaitUpdate("waiting for the data", time.Minute, func(u workflows.UpdateStatus) bool {
+				return u.Phase == workflows.PhaseHeal
+			})
+			s.Disconnect(lost[0])
+			s.Disconnect(lost[1])
+			s.awaitImage("ceph:2", 4*time.Minute)
+			s.awaitWhole()
+		})
+	})
 	t.Run("restart", func(t *testing.T) {
 		t.Parallel()
 		play(t, sim.Options{OSDsPerNode: 2}, func(s *scene) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/failuredomain"
@@ -46,7 +47,7 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 	if err != nil {
 		return OSDs{}, err
 	}
-	reading, err := x.read(ctx)
+	reading, err := inTheEnd(ctx, x.read)
 	if err != nil {
 		return OSDs{}, err
 	}
@@ -79,6 +80,23 @@ func (c *Clusters) OSDs(ctx context.Context, key storage.ClusterKey, metadata bo
 		})
 	}
 	return out, nil
+}
+
+// inTheEnd reads until it is known who has lost the monitors, and who only turned to another one. A worker that has not
+// asked for long takes some seconds, and whoever asks only now and then would never know.
+func inTheEnd(ctx context.Context, read func(context.Context) (ceph.Reading, error)) (r ceph.Reading, err error) {
+	const most, pause = 8 * time.Second, time.Second
+	for began := time.Now(); ; {
+		r, err = read(ctx)
+		if err != nil || len(r.Disconnected.Presumed) == 0 || time.Since(began) >= most {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // OKToStop asks which of these OSDs may stop together now: all of them, or else as many as can be found that Ceph can

@@ -9,12 +9,48 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
+
+// TestInTheEnd: who asks only now and then is told who has lost the monitors, too.
+func TestInTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		known time.Duration // how long it takes until it is known of osd.3
+		err   error
+		takes time.Duration
+		want  ceph.Disconnected
+	}{
+		"at once":      {0, nil, 0, ceph.Disconnected{OSDs: []int{3}}},
+		"soon":         {6 * time.Second, nil, 6 * time.Second, ceph.Disconnected{OSDs: []int{3}}},
+		"not for long": {time.Hour, nil, 8 * time.Second, ceph.Disconnected{Presumed: []int{3}}},
+		"never":        {0, syscall.ECONNRESET, 0, ceph.Disconnected{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				r, err := inTheEnd(t.Context(), func(context.Context) (r ceph.Reading, err error) {
+					if r.Disconnected.Presumed = []int{3}; time.Since(began) >= c.known {
+						r.Disconnected = ceph.Disconnected{OSDs: []int{3}}
+					}
+					if c.err != nil {
+						r = ceph.Reading{}
+					}
+					return r, c.err
+				})
+				require.ErrorIs(t, err, c.err)
+				require.Equal(t, c.want, r.Disconnected)
+				require.Equal(t, c.takes, time.Since(began))
+			})
+		})
+	}
+}
 
 func TestSpare(t *testing.T) {
 	none := func([]int) bool { return false }

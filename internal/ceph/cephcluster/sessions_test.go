@@ -62,8 +62,14 @@ func TestWhoIsDisconnected(t *testing.T) {
 	require.Empty(t, whoIsDisconnected(ceph.Disconnected{}))
 	seen := map[string]int{}
 	for i, d := range []ceph.Disconnected{
-		{OSDs: []int{1}}, {OSDs: []int{12}}, {OSDs: []int{1, 2}}, {OSDs: []int{1}, Presumed: []int{3}},
-		{Presumed: []int{3, 4}}, {Unnamed: 2}, {Unnamed: 1}, {Unnamed: 2, Unsure: true},
+		{OSDs: []int{1}},
+		{OSDs: []int{12}},
+		{OSDs: []int{1, 2}},
+		{OSDs: []int{1}, Presumed: []int{3}},
+		{Presumed: []int{3, 4}},
+		{Unnamed: 2},
+		{Unnamed: 1},
+		{Unnamed: 2, Unsure: true},
 	} {
 		stands := whoIsDisconnected(d)
 		require.NotContains(t, seen, stands, "%+v", d)

@@ -188,8 +188,8 @@ func (c *cluster) lookWith(
 	return w, health.Fresh && health.Clean, nil
 }
 
-// whoIsDisconnected stands for the OSDs that have lost the monitors. Those that are presumed to have are heard again one
-// by one, which is no news before the last of them is.
+// whoIsDisconnected stands for the OSDs that have lost the monitors. Those that are presumed to have are heard again
+// one by one, which is no news before the last of them is.
 func whoIsDisconnected(d ceph.Disconnected) string {
 	if d.Some() == 0 {
 		return ""
