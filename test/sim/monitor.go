@@ -85,6 +85,22 @@ func (m monitor) MonitorCommand(ctx context.Context, name string, _ []byte) (out
 	return output, "", err
 }
 
+// watching is since when somebody has asked the mons for their sessions again and again, and when the last time.
+type watching struct{ since, last time.Time }
+
+// often is how much time goes by between two questions of a worker that is well, at the most.
+const often = 5 * time.Second
+
+func (a *watching) note() {
+	if time.Since(a.last) > often {
+		a.since = time.Now()
+	}
+	a.last = time.Now()
+}
+
+// goesOn tells whether somebody asks as often as that.
+func (a *watching) goesOn() bool { return time.Since(a.last) <= often }
+
 // session is one that an OSD has with a monitor.
 type session struct {
 	EntityName    string     `json:"entity_name"`
@@ -190,6 +206,7 @@ func (w *World) answer(c command) (any, error) {
 	case "osd crush dump":
 		return w.crushMap(), nil
 	case "features":
+		w.watching.note()
 		return map[string]any{"osd": []map[string]int{{"num": len(w.sessions(""))}}}, nil
 	case "quorum_status":
 		return w.quorumStatus(), nil

@@ -129,6 +129,7 @@ func (w *World) judgeOSD(o *osd) {
 	if time.Since(w.crashed) < w.opts.Reaction || time.Now().Before(w.unguarded) || w.hangsUnseen() || w.unknowable() {
 		return
 	}
+	w.judgeBeside(o)
 	if resting(b) && w.healthIgnored() {
 		return
 	}
@@ -208,6 +209,26 @@ func (w *World) cutOff(zone string) *osd {
 		}
 	}
 	return nil
+}
+
+// judgeBeside: nobody goes while an OSD elsewhere has lost the monitors, and somebody has asked them ever since, for so
+// long that he knows and has closed what was open (I3).
+func (w *World) judgeBeside(o *osd) {
+	other := w.cutOff(w.domainOf(o))
+	if other == nil || !w.watching.goesOn() {
+		return
+	}
+	if known := latest(other.cutAt, w.watching.since); time.Since(known) > turning+w.signOfLife()+w.opts.Reaction {
+		w.violate("I3: %s is evicted while %s in %s has had no session with a monitor for %s", o.name(), other.name(),
+			w.domainOf(other), time.Since(other.cutAt))
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // turning is how long an OSD may take to turn to another monitor, and how often who asks is told names.

@@ -129,6 +129,7 @@ type World struct {
 	story      []string
 	violations []string
 	violated   map[string]bool
+	watching   watching
 	belated    bool // a request is carried out now of which its sender has heard nothing and may have given up on
 
 	names       []string // of nodes
