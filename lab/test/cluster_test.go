@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// timeout is for what takes a second at most on an idle machine.
-const timeout = 90 * time.Second
+// timeout is for what takes a second at most on an idle machine. On a busy one a lab itself waits as long for what
+// starts slowly.
+const timeout = 5 * time.Minute
 
 // namespace makes a namespace for a test, and waits until pods can be created in it.
 func namespace(t *testing.T) string {

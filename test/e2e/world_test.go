@@ -142,7 +142,7 @@ func (w *world) install(t *testing.T) {
 	if _, err := w.command("lab", "load", "start", "--name", w.name).CombinedOutput(); err != nil {
 		t.Fatalf("lab load start: %v", err)
 	}
-	if err := until(time.Minute, w.checkPolicy); err != nil {
+	if err := until(patience, w.checkPolicy); err != nil {
 		t.Fatal(err)
 	}
 	if w.cephMon {
