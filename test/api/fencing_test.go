@@ -347,7 +347,7 @@ func prepareFencing(t *testing.T) {
 			assert.NoError(c, err)
 			_, err = h.HealthChecks(t.Context())
 			assert.NoError(c, err)
-		}, 10*time.Second, 50*time.Millisecond)
+		}, time.Minute, 50*time.Millisecond)
 	}
 }
 
