@@ -81,10 +81,10 @@ func newLonghornGuardWorld(t *testing.T, ns string) guardWorld {
 	open := budget.Spec{MinAvailable: budget.Everything, Key: "longhorn.io/node", Except: []string{"node-b"}}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.tryBudgets(budget.Specs{Daemons: open, Unproved: &open}))
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	w.pod("probe", instanceManager("node-x"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Error(c, w.try(person, "probe"))
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return w
 }

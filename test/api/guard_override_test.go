@@ -44,7 +44,7 @@ func TestOutOfTurn(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := ada.FindPods(t.Context(), w.ns, "osd.1")
 		assert.NoError(c, err)
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	found, err := ada.FindPods(t.Context(), w.ns, "osd.1")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -66,7 +66,7 @@ func TestOutOfTurn(t *testing.T) {
 	allow("lockkeeper-override")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, ada.LetGo(t.Context(), x, me, "hangs"))
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, w.try(person, "x"), "whoever deletes it now")
 	_, no = refused(t, w.try(person, "y"))
 	require.True(t, no)

@@ -55,11 +55,11 @@ func newGuardWorld(t *testing.T, ns string) guardWorld {
 	// The authorizer and the guard learn of what was just made a moment later.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.tryBudgets(atRest))
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	w.pod("probe", osd("99", "x"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Error(c, w.try(person, "probe"))
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return w
 }
 
