@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # e2e.sh FLAG…: runs the end-to-end tests, with more flags of `go test`. Three of them side by side: the packages that need cgo ($WITH_CGO),
 # in which most of the labs are, the other ones, and those of the lab itself. Most wait most of the time, but for those with a Ceph, of which
-# at most $LABS are up at a time. With RUN in the environment only what it names, and none of the lab's own.
+# at most $LABS are up at a time. The other packages go one after the other: beside two labs more than one API server that starts is starved.
+# With RUN in the environment only what it names, and none of the lab's own.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 labs=${LABS:-2}
@@ -37,7 +38,7 @@ the_others() {
   first_ones=$(go list "${with_cgo[@]}") || exit 1
   others=$(grep -vxF "$first_ones" <<<"$all") || exit 0
   # shellcheck disable=SC2086 # one word for each package
-  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 2 -timeout "$patience" "${run[@]}"
+  CGO_ENABLED=0 exec go test "$@" $others -count=1 -p 1 -timeout "$patience" "${run[@]}"
 }
 
 run=()

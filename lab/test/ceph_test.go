@@ -90,7 +90,7 @@ func connectCeph(t *testing.T) ceph {
 // ask runs a command as the administrator.
 func (c ceph) ask(t *testing.T, answer any, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ceph", append([]string{"--conf", c.conf, "--format", "json"}, args...)...)
 	var stderr bytes.Buffer

@@ -64,7 +64,7 @@ func TestKeptLabContinues(t *testing.T) {
 		return string(out)
 	}
 	kubectl("create", "deployment", "d", "--image=none")
-	kubectl("rollout", "status", "deployment/d", "--timeout=30s")
+	kubectl("rollout", "status", "deployment/d", "--timeout="+timeout.String())
 	mustLab(t, "down", "--name", "kept", "--keep")
 	if left := processesOf(cfg); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -80,7 +80,7 @@ func TestKeptLabContinues(t *testing.T) {
 	if again := load(t, "kept"); again.Ports != cfg.Ports {
 		t.Errorf("ports %v, before %v", again.Ports, cfg.Ports)
 	}
-	kubectl("rollout", "status", "deployment/d", "--timeout=30s")
+	kubectl("rollout", "status", "deployment/d", "--timeout="+timeout.String())
 	if got := kubectl("get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}"); got != "1" {
 		t.Errorf("restarts %q, want 1", got)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // budgetWorld is a namespace with a policy and the pods of three OSDs, without anything that would run them.
@@ -347,7 +348,7 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 			assert.ErrorContains(c, patch(who, o, text, client.DryRunAll), "ValidatingAdmissionPolicy")
 		}
 	}
-	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), time.Minute,
+	require.EventuallyWithT(t, refused(watcher, proved, `{"spec":{"minAvailable":1}}`), apiserver.Patience,
 		100*time.Millisecond)
 	for name, text := range map[string]string{
 		"fewer pods":         `{"spec":{"minAvailable":1000000,"selector":{"matchLabels":{"only":"these"}}}}`,
@@ -402,7 +403,7 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	}
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "osd-0"}}
-	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), time.Minute,
+	require.EventuallyWithT(t, refused(worker, pod, `{"metadata":{"labels":{"app":"other"}}}`), apiserver.Patience,
 		100*time.Millisecond)
 	require.ErrorContains(t, patch(worker, pod, `{"metadata":{"annotations":{"a":"b"}}}`), "annotations")
 	require.ErrorContains(t, patch(worker, pod, `{"spec":{"activeDeadlineSeconds":1}}`), "spec of a pod")

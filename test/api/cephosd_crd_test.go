@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 const crdName = "cephosds.ceph.elemental.net"
@@ -108,7 +110,7 @@ func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 
 	made := cephOSD(t, "from-v1beta1",
 		`{storage: [{hosts: [a], osds: [{data: /dev/sdb, db: /dev/sdc1}]}], updateDomain: Host, madeUp: 7}`)
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, apiserver.Patience, true,
 		func(ctx context.Context) (bool, error) {
 			if spec := crdOnServer(t).Object["spec"].(map[string]any); spec["preserveUnknownFields"] != true {
 				return false, nil
@@ -130,7 +132,7 @@ func TestTheCRDTakesThePlaceOfOneFromV1beta1(t *testing.T) {
 		"so it has to be written")
 	require.NoError(t, applyCRD(t.Context(), ours))
 
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, apiserver.Patience, true,
 		func(context.Context) (bool, error) {
 			got, _ := fromServer(t, made)
 			return got.Object["spec"].(map[string]any)["deletionPolicy"] == "Retain", nil // with the defaults of ours

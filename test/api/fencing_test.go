@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/machines"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestFencingInAPolicy: what makes no sense is refused, with the field and what is allowed.
@@ -347,7 +348,7 @@ func prepareFencing(t *testing.T) {
 			assert.NoError(c, err)
 			_, err = h.HealthChecks(t.Context())
 			assert.NoError(c, err)
-		}, time.Minute, 50*time.Millisecond)
+		}, apiserver.Patience, 50*time.Millisecond)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // This file is about what lockkeeper's own commands read of the guard: its answers, and how it is installed.
@@ -57,7 +58,7 @@ func TestTryDelete(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := reader.TryDelete(t.Context(), w.ns, "nobody")
 		assert.NoError(c, err) // may read by now
-	}, time.Minute, 50*time.Millisecond)
+	}, apiserver.Patience, 50*time.Millisecond)
 	_, err = reader.TryDelete(t.Context(), w.ns, "x")
 	require.True(t, apierrors.IsForbidden(err), "no right to delete is no answer of the guard: %v", err)
 
@@ -69,7 +70,7 @@ func TestTryDelete(t *testing.T) {
 		assert.Empty(c, d.Refused)
 		assert.Contains(c, d.Warned, "osd.1 has to wait for its turn: nothing is deleted")
 		assert.NotContains(c, d.Warned, "explain")
-	}, time.Minute, 50*time.Millisecond)
+	}, apiserver.Patience, 50*time.Millisecond)
 	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "x"}, &corev1.Pod{}), "a dry run")
 }
 
@@ -148,11 +149,11 @@ func TestNothingOpensBeforeServersKnow(t *testing.T) {
 	require.NotEmpty(t, r.Moved)
 	_, no := refused(t, w.try(person, "x"))
 	require.True(t, no)
-	for began := time.Now(); opens().Late != "" && time.Since(began) < 5*time.Second; {
+	for began := time.Now(); opens().Late != "" && time.Since(began) < apiserver.Patience; {
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.try(person, "x"))
-	}, 5*time.Second, 10*time.Millisecond)
+	}, apiserver.Patience, 10*time.Millisecond)
 }
 
 // TestTheGuardComesBack: an API server goes on reading budgets while nothing is guarded, so that it does not decide by
@@ -173,7 +174,7 @@ func TestTheGuardComesBack(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, no := refused(t, w.try(person, "x"))
 		assert.True(c, no)
-	}, 5*time.Second, 50*time.Millisecond)
+	}, apiserver.Patience, 50*time.Millisecond)
 	w.budgets(leavingOut("x"))
 	require.NoError(t, w.try(person, "x"))
 }

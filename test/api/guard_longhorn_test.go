@@ -15,6 +15,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/deploy"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestInstanceManagersWait: in Longhorn's namespace the guard keeps instance managers as the budgets do. Longhorn's own
@@ -81,10 +82,10 @@ func newLonghornGuardWorld(t *testing.T, ns string) guardWorld {
 	open := budget.Spec{MinAvailable: budget.Everything, Key: "longhorn.io/node", Except: []string{"node-b"}}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.tryBudgets(budget.Specs{Daemons: open, Unproved: &open}))
-	}, time.Minute, 20*time.Millisecond)
+	}, apiserver.Patience, 20*time.Millisecond)
 	w.pod("probe", instanceManager("node-x"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Error(c, w.try(person, "probe"))
-	}, time.Minute, 20*time.Millisecond)
+	}, apiserver.Patience, 20*time.Millisecond)
 	return w
 }

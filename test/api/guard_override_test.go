@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestOutOfTurn: a person with the right to may let one pod go, in his own name and with a reason; nobody else, no
@@ -44,7 +45,7 @@ func TestOutOfTurn(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := ada.FindPods(t.Context(), w.ns, "osd.1")
 		assert.NoError(c, err)
-	}, time.Minute, 50*time.Millisecond)
+	}, apiserver.Patience, 50*time.Millisecond)
 	found, err := ada.FindPods(t.Context(), w.ns, "osd.1")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -66,7 +67,7 @@ func TestOutOfTurn(t *testing.T) {
 	allow("lockkeeper-override")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, ada.LetGo(t.Context(), x, me, "hangs"))
-	}, time.Minute, 50*time.Millisecond)
+	}, apiserver.Patience, 50*time.Millisecond)
 	require.NoError(t, w.try(person, "x"), "whoever deletes it now")
 	_, no = refused(t, w.try(person, "y"))
 	require.True(t, no)

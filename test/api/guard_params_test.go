@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // This file is about the budgets that the guard reads, and about namespaces.
@@ -237,7 +238,7 @@ func TestWarnAndAudit(t *testing.T) {
 			assert.NoError(t, c.Delete(w.Context(),
 				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "x"}}, client.DryRunAll))
 			assert.Equal(t, action == "Warn", strings.Contains(fmt.Sprint(heard.texts), "osd.1 has to wait for its turn"))
-		}, time.Minute, 50*time.Millisecond, action)
+		}, apiserver.Patience, 50*time.Millisecond, action)
 	}
 }
 
@@ -264,6 +265,6 @@ func TestANamespaceThatGoes(t *testing.T) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) { // each API server hears of the namespace a moment later
 			assert.NoError(c, w.try(by, "x"))
 			assert.NoError(c, deletes(by))
-		}, time.Minute, 20*time.Millisecond)
+		}, apiserver.Patience, 20*time.Millisecond)
 	}
 }

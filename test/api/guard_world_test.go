@@ -20,6 +20,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // This file has the world in which the other guard tests ask a real API server with deploy/guard-deletions who may
@@ -55,11 +56,11 @@ func newGuardWorld(t *testing.T, ns string) guardWorld {
 	// The authorizer and the guard learn of what was just made a moment later.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, w.tryBudgets(atRest))
-	}, time.Minute, 20*time.Millisecond)
+	}, apiserver.Patience, 20*time.Millisecond)
 	w.pod("probe", osd("99", "x"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Error(c, w.try(person, "probe"))
-	}, time.Minute, 20*time.Millisecond)
+	}, apiserver.Patience, 20*time.Millisecond)
 	return w
 }
 

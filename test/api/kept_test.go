@@ -24,6 +24,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestAStatusThatNobodyKeeps: the keeper confirms, the watcher disowns, the keeper overwrites; with the rights and the
@@ -128,7 +129,7 @@ func TestTheWatcherMayOnlyDisown(t *testing.T) {
 	// A policy takes effect a moment after it was made. A patch that went through before would be none the next time.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.ErrorContains(c, patch(`{"status":{"mayDrain":"any node"}}`, client.DryRunAll), "ValidatingAdmissionPolicy")
-	}, time.Minute, 100*time.Millisecond)
+	}, apiserver.Patience, 100*time.Millisecond)
 	for name, text := range map[string]string{
 		"all is well":             `{"status":{"mayDrain":"any node","reason":"NotKept"}}`,
 		"another reason":          `{"status":{"mayDrain":"unknown: ?","reason":"Clean"}}`,

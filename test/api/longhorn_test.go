@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/budget"
@@ -39,10 +38,7 @@ func TestLonghornIsInstalledLater(t *testing.T) {
 	_, err = reader.World(t.Context(), time.Now(), longhorncluster.Before{})
 	require.ErrorIs(t, err, longhorncluster.ErrNotInstalled)
 
-	_, err = envtest.InstallCRDs(own.Config, envtest.CRDInstallOptions{
-		Paths: []string{"testdata/longhorn-crds.yaml"}, ErrorIfPathMissing: true,
-	})
-	require.NoError(t, err)
+	require.NoError(t, own.Install("testdata/longhorn-crds.yaml"))
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longhorn-system"}}))
 	for _, name := range []string{"node-a", "node-b"} {
 		require.NoError(t, c.Create(t.Context(), &corev1.Node{

@@ -30,6 +30,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // osdSet is the set of one CephOSD in a namespace of its own, in the real API server, with a Ceph that says what a
@@ -329,7 +330,7 @@ func (f *osdSet) replacing(osds ...podspec.OSD) (ended func() error) {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(apiserver.Patience):
 			f.t.Fatal("Replace does not come back")
 			return nil
 		}
@@ -347,7 +348,7 @@ func (f *osdSet) looksAgain() {
 // eventually asks in the test's own goroutine, so that what is asked may fail the test.
 func (f *osdSet) eventually(is func() bool, what string) {
 	f.t.Helper()
-	ctx, stop := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(f.t.Context(), apiserver.Patience)
 	defer stop()
 	for !is() {
 		select {

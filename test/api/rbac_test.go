@@ -23,6 +23,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // TestRightsAreWhatIsNeeded asks the API server's own RBAC. The scenarios in the lab run with these accounts, so that
@@ -176,7 +177,7 @@ func TestARolloutSaysWhatItLacks(t *testing.T) {
 			missing, err := cephosd.Missing(t.Context(), cluster.May, kube.Account{}, kind, ns)
 			assert.NoError(c, err)
 			assert.Empty(c, missing)
-		}, 10*time.Second, 50*time.Millisecond)
+		}, apiserver.Patience, 50*time.Millisecond)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -63,7 +64,7 @@ func TestTheWatcherStartsFences(t *testing.T) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.True(c, temporal.fenced(node, true), "%s of %q", node, temporal.fences)
-		}, 3*time.Minute, 50*time.Millisecond)
+		}, apiserver.Patience, 50*time.Millisecond)
 	}
 	lose(t, "fenced-a")
 	lose(t, "fenced-d") // which hosts nothing
@@ -105,7 +106,7 @@ func watch(t *testing.T, api fencingAPI) {
 	check.SetName("watched")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, server.Create(t.Context(), check.DeepCopy()))
-	}, 20*time.Second, 100*time.Millisecond)
+	}, apiserver.Patience, 100*time.Millisecond)
 	t.Cleanup(func() { _ = server.Delete(context.WithoutCancel(t.Context()), check) })
 }
 
@@ -138,7 +139,7 @@ func breakDisk(t *testing.T, api fencingAPI, name string) {
 			"type": "Disk", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z",
 		}}, "status", "conditions"))
 		assert.NoError(c, server.Update(t.Context(), m))
-	}, 20*time.Second, 100*time.Millisecond)
+	}, apiserver.Patience, 100*time.Millisecond)
 }
 
 // lose has Kubernetes know nothing of a node since some time ago.
@@ -180,6 +181,6 @@ func reinstall(t *testing.T, versions ...string) {
 		require.NoError(t, unstructured.SetNestedSlice(again.Object, all, "spec", "versions"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.NoError(c, server.Create(ctx, again.DeepCopy()))
-		}, 30*time.Second, 100*time.Millisecond)
+		}, apiserver.Patience, 100*time.Millisecond)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/starter"
@@ -41,14 +40,13 @@ func TestTheWatcherWaitsForTheDefinition(t *testing.T) {
 	defer watcher.stop()
 	temporal := watcher.told
 	time.Sleep(2 * time.Second) // it waits by now; if not, the test shows less, and is no less true
-	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: cephOSDs, ErrorIfPathMissing: true})
-	require.NoError(t, err)
+	require.NoError(t, own.Install(cephOSDs...))
 	c, err := client.New(cfg, client.Options{Scheme: kube.Scheme})
 	require.NoError(t, err)
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}))
 	u := cephOSD(t, "osds", `{storage: [{hosts: [a], osds: [{data: /dev/sdb}]}]}`)
 	u.SetNamespace("later")
 	require.NoError(t, c.Create(t.Context(), u))
-	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, apiserver.Patience, 20*time.Millisecond)
 	require.Contains(t, temporal.all()[0], "later/osds: generation 1 was not looked at yet")
 }

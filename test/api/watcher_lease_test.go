@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/budget"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -42,21 +43,21 @@ func TestTheWatcherStandsAgain(t *testing.T) {
 		}
 		return *lease.Spec.HolderIdentity
 	}
-	require.Eventually(t, func() bool { return holder() != "" }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return holder() != "" }, apiserver.Patience, 50*time.Millisecond)
 	first := holder()
 	require.Eventually(t, func() bool {
 		holder()
 		thief, longer, now := thief, int32(8), metav1.NowMicro() // than the leader tries to renew
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &thief, &longer, &now
 		return server.Update(t.Context(), lease) == nil
-	}, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { now := holder(); return now != "" && now != thief && now != first }, time.Minute,
-		50*time.Millisecond)
+	}, apiserver.Patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { now := holder(); return now != "" && now != thief && now != first },
+		apiserver.Patience, 50*time.Millisecond)
 
 	u := cephOSD(t, "osds", `{storage: [{hosts: [a], osds: [{data: /dev/sdb}]}]}`)
 	u.SetNamespace("elected")
 	create(t, u)
-	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(temporal.all()) > 0 }, apiserver.Patience, 20*time.Millisecond)
 	require.Empty(t, watcher.ended)
 }
 
@@ -115,6 +116,6 @@ func TestAFollowerCloses(t *testing.T) {
 		alarm, all := closedBy()
 		assert.Contains(c, alarm, "osd.3")
 		assert.True(c, all)
-	}, 30*time.Second, 200*time.Millisecond)
+	}, apiserver.Patience, 200*time.Millisecond)
 	require.False(t, temporal.heard(func(workflows.Hint) bool { return true }))
 }

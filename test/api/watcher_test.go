@@ -27,6 +27,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
@@ -152,7 +153,7 @@ func TestTheWatcherTellsRollouts(t *testing.T) {
 			if assert.Len(c, all, heard+1, "%q", all) {
 				assert.Contains(c, all[heard], reason)
 			}
-		}, 20*time.Second, 20*time.Millisecond, reason)
+		}, apiserver.Patience, 20*time.Millisecond, reason)
 		heard++
 	}
 	lockkeeper, kubectl := client.FieldOwner(kube.FieldOwner), client.FieldOwner("kubectl-annotate")
@@ -216,7 +217,7 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	temporal := watcher.told
 	expect := func(what string, is func(workflows.Hint) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return is(temporal.hint()) }, 20*time.Second, 20*time.Millisecond, "%s: %+v",
+		require.Eventually(t, func() bool { return is(temporal.hint()) }, apiserver.Patience, 20*time.Millisecond, "%s: %+v",
 			what, temporal.hint())
 	}
 	expect("the watcher started", func(h workflows.Hint) bool { return h.Reason != "" })
@@ -252,11 +253,11 @@ func TestTheWatcherTellsEchoes(t *testing.T) {
 	// The watcher closes at once, which is news, too; so it may not be the last hint.
 	require.Eventually(t, func() bool {
 		return temporal.heard(func(h workflows.Hint) bool { return h.Tampered && !h.IsEcho() })
-	}, 20*time.Second, 20*time.Millisecond, "somebody else's write")
+	}, apiserver.Patience, 20*time.Millisecond, "somebody else's write")
 	require.Eventually(t, func() bool {
 		return server.Get(t.Context(), client.ObjectKeyFromObject(pdb), pdb) == nil &&
 			pdb.Spec.MinAvailable.IntValue() == budget.Everything
-	}, 20*time.Second, 20*time.Millisecond, "closed, although no keeper runs")
+	}, apiserver.Patience, 20*time.Millisecond, "closed, although no keeper runs")
 	require.Contains(t, pdb.Annotations[kube.AlarmAnnotation], "was changed or deleted")
 }
 

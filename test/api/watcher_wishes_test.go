@@ -15,6 +15,7 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/starter"
+	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
 // wishWorld is a namespace with OSDs of ReplicaSets of their own, whose controller does not run: this test is it.
@@ -93,7 +94,7 @@ func TestTheWatcherSeesWishes(t *testing.T) {
 	for i := range sets {
 		sets[i], pod = w.osd(i)
 	}
-	require.Eventually(t, func() bool { return temporal.hint().Reason != "" }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return temporal.hint().Reason != "" }, apiserver.Patience, 20*time.Millisecond)
 	time.Sleep(time.Second)
 	require.Empty(t, temporal.waiting(), "nobody wants anything")
 
@@ -102,7 +103,8 @@ func TestTheWatcherSeesWishes(t *testing.T) {
 	expect := func(what string) {
 		t.Helper()
 		began := time.Now()
-		require.Eventually(t, func() bool { return len(temporal.waiting()) > heard }, 20*time.Second, time.Millisecond, what)
+		require.Eventually(t, func() bool { return len(temporal.waiting()) > heard }, apiserver.Patience,
+			time.Millisecond, what)
 		took = append(took, time.Since(began))
 		require.Equal(t, "wishes/rook-ceph, "+what, temporal.waiting()[heard])
 		heard++

@@ -13,9 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startWithin is for machines on which labs start at the same moment; envtest's own 20 s were not enough there, five
-// times in a row, nor to stop, nor its 10 s for definitions to be served.
-const startWithin = 3 * time.Minute
+// Patience is how long whatever a real API server does may take, and whoever watches it: labs may start at the same
+// moment. envtest's own 20 s to start were not enough then, five times in a row, nor to stop, nor its 10 s for
+// definitions to be served.
+const Patience = 3 * time.Minute
 
 // Server is a running API server with its etcd.
 type Server struct {
@@ -38,8 +39,8 @@ func StartWith(root string, flags map[string]string, crds ...string) (*Server, e
 	}
 	s := &Server{assets: assets, env: &envtest.Environment{
 		BinaryAssetsDirectory: assets, CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: startWithin, ControlPlaneStopTimeout: startWithin,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: startWithin},
+		ControlPlaneStartTimeout: Patience, ControlPlaneStopTimeout: Patience,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: Patience},
 	}}
 	// It listens on a loopback address, and would announce another one.
 	s.env.ControlPlane.GetAPIServer().Configure().Set("endpoint-reconciler-type", "none")
@@ -52,6 +53,14 @@ func StartWith(root string, flags map[string]string, crds ...string) (*Server, e
 	}
 	s.Etcd = s.env.ControlPlane.Etcd.URL
 	return s, nil
+}
+
+// Install has it know the definitions in crds, files or folders, too, and waits until it serves them.
+func (s *Server) Install(crds ...string) error {
+	_, err := envtest.InstallCRDs(s.Config, envtest.CRDInstallOptions{
+		Paths: crds, ErrorIfPathMissing: true, MaxTime: Patience,
+	})
+	return err
 }
 
 // Stop stops the API server and its etcd, and removes what they wrote.

@@ -363,7 +363,7 @@ func (w *world) noFence() error {
 // killLeader kills the mon that leads the others. Its container is started again.
 func (w *world) killLeader() error {
 	// The leader may be the very mon that is being evicted: then its pod is gone before it dies, and the next one leads.
-	return until(time.Minute, func() error {
+	return until(patience, func() error {
 		var q struct {
 			Leader string `json:"quorum_leader_name"`
 		}

@@ -129,13 +129,13 @@ func (w *world) deleteAcrossRestart(lasting time.Duration) error {
 	return nil
 }
 
-// noneGoes deletes all until the answers of so many pods are enough, 2 min at most, and complains if one went.
+// noneGoes deletes all until the answers of so many pods are enough, and complains if one went.
 func (w *world) noneGoes(enough func(a hammer.Answers, pods int) bool) (hammer.Answers, error) {
 	before, err := w.uids()
 	if err != nil {
 		return hammer.Answers{}, err
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	answers, err := hammer.DeletersUntil(ctx, func(a hammer.Answers) bool { return enough(a, len(before)) },
 		w.env["KUBECONFIG"], cephNamespace, daemonPods, clients)
@@ -151,7 +151,7 @@ func (w *world) noneGoes(enough func(a hammer.Answers, pods int) bool) (hammer.A
 	case answers.Granted > 0:
 		return answers, fmt.Errorf("%d deletions were granted (%s)", answers.Granted, answers)
 	case ctx.Err() != nil:
-		return answers, fmt.Errorf("not enough answers in 2 min: %s", answers)
+		return answers, fmt.Errorf("not enough answers in %s: %s", patience, answers)
 	case !strings.Contains(answers.Example, "has to wait for its turn"):
 		return answers, errors.New(answers.Example)
 	}
@@ -165,7 +165,7 @@ func (w *world) deletions(since time.Time) ([]hammer.Deletion, int, error) {
 }
 
 func (w *world) waits(osd, says string) error {
-	return w.eventually(30*time.Second, osd+" "+says, "kubectl", "-n", cephNamespace, "get", "events",
+	return w.eventually(patience, osd+" "+says, "kubectl", "-n", cephNamespace, "get", "events",
 		"--field-selector", "reason=FailedDelete,involvedObject.kind=ReplicaSet", "-o",
 		`jsonpath={range .items[*]}{.message}{"\n"}{end}`)
 }

@@ -77,6 +77,6 @@ func (w *world) deletePolicy(name string) error {
 }
 
 func (w *world) mayDrain(policy, says string) error {
-	return w.eventually(time.Minute, says, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policy, "-o",
+	return w.eventually(patience, says, "kubectl", "-n", cephNamespace, "get", "maintenancepolicy", policy, "-o",
 		"jsonpath={.status.mayDrain}")
 }

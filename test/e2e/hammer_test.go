@@ -313,7 +313,7 @@ func (w *world) atRest(who, allows string) error {
 		fmt.Sprintf(`{"spec":{"ceph":{"atRest":%q}}}`, who)); err != nil {
 		return err
 	}
-	return w.eventually(time.Minute, allows, "kubectl", "-n", cephNamespace, "get", "pdb",
+	return w.eventually(patience, allows, "kubectl", "-n", cephNamespace, "get", "pdb",
 		"lockkeeper-rook-ceph-osd-proved", "-o", "jsonpath={.status.disruptionsAllowed}")
 }
 
@@ -344,12 +344,12 @@ func makeUnready(w *world) error {
 	if err != nil {
 		return err
 	}
-	if err := w.eventually(time.Minute, "^Running false$", "kubectl", "-n", cephNamespace, "get", "pod",
+	if err := w.eventually(patience, "^Running false$", "kubectl", "-n", cephNamespace, "get", "pod",
 		"-l", "ceph-osd-id=1",
 		"-o", "jsonpath={.items[*].status.phase} {.items[*].status.containerStatuses[0].ready}"); err != nil {
 		return err
 	}
-	return w.eventually(time.Minute, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json")
+	return w.eventually(patience, `"num_up_osds":6`, "ceph", "osd", "stat", "-f", "json")
 }
 
 func makeReady(w *world) error {

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,10 +35,10 @@ func TestOldLibrados(t *testing.T) {
 	policy := func(field string) []string {
 		return []string{"-n", cephNamespace, "get", "maintenancepolicy", policyName, "-o", "jsonpath={.status." + field + "}"}
 	}
-	require.NoError(t, w.eventually(time.Minute, why, "kubectl", policy("message")...))
-	require.NoError(t, w.eventually(time.Minute, "^no$", "kubectl", policy("mayDrain")...))
-	require.NoError(t, w.eventually(time.Minute, why, "lockkeeper", "status"))
-	require.NoError(t, w.eventually(time.Minute, why+`\n *→ run a worker whose image has that librados`,
+	require.NoError(t, w.eventually(patience, why, "kubectl", policy("message")...))
+	require.NoError(t, w.eventually(patience, "^no$", "kubectl", policy("mayDrain")...))
+	require.NoError(t, w.eventually(patience, why, "lockkeeper", "status"))
+	require.NoError(t, w.eventually(patience, why+`\n *→ run a worker whose image has that librados`,
 		"lockkeeper", "doctor"))
 	log, err := os.ReadFile(filepath.Join(w.dir, "worker.log"))
 	require.NoError(t, err)
@@ -48,5 +47,5 @@ func TestOldLibrados(t *testing.T) {
 	require.NoError(t, w.stop("worker", syscall.SIGTERM))
 	w.ownLibrados = false
 	require.NoError(t, w.start("worker"))
-	require.NoError(t, w.eventually(time.Minute, "^any node$", "kubectl", policy("mayDrain")...))
+	require.NoError(t, w.eventually(patience, "^any node$", "kubectl", policy("mayDrain")...))
 }

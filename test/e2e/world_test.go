@@ -113,6 +113,12 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 // install sets lockkeeper up as its README says: CRDs, rights, a Ceph user that may do no more than it must, a policy.
 func (w *world) install(t *testing.T) {
 	t.Helper()
+	installed := false
+	defer func() { // also where Fatal ended it
+		if !installed {
+			w.describe(t)
+		}
+	}()
 	if w.imitated() {
 		if err := w.makeMachines(); err != nil {
 			t.Fatal(err)
@@ -153,6 +159,7 @@ func (w *world) install(t *testing.T) {
 	if w.imitated() {
 		w.startFencing(t)
 	}
+	installed = true
 }
 
 // installObjects is the part of install that may be repeated, when a scenario has deleted the policy.

@@ -193,7 +193,7 @@ func (j *job) migrate(in workflows.MigrateMonsInput) workflows.MigrateMonsResult
 		ID: jobs.MigrateMons.ID(j.ref.Namespace, j.ref.Name), TaskQueue: workflows.TaskQueue,
 	}, jobs.MigrateMons.Type, in)
 	require.NoError(j, err)
-	ctx, stop := context.WithTimeout(j.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(j.Context(), 5*time.Minute)
 	defer stop()
 	go func() {
 		for {

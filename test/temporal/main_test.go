@@ -41,6 +41,9 @@ const (
 	mostEvents = 400
 )
 
+// patience is how long whatever a real server and a worker do may take: labs may start at the same moment.
+const patience = 5 * time.Minute
+
 // stage is a simulated storage cluster, a real Temporal server, and a real worker between them.
 type stage struct {
 	*testing.T
@@ -123,9 +126,9 @@ func (s *stage) watch(ctx context.Context) {
 // await waits until cond holds.
 func (s *stage) await(what string, cond func() bool) {
 	s.Helper()
-	for end := time.Now().Add(90 * time.Second); !cond(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); !cond(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("not within 90 s: %s: %+v", what, s.keeper())
+			s.Fatalf("not within %s: %s: %+v", patience, what, s.keeper())
 		}
 	}
 }
@@ -139,13 +142,13 @@ func (s *stage) signal(id, name string, arg any) {
 // that is not there leaves into as it is.
 func (s *stage) query(id string, into any) {
 	s.Helper()
-	for end := time.Now().Add(90 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		err := s.ask(id, into)
 		if err == nil || errors.As(err, new(*serviceerror.NotFound)) {
 			return
 		}
 		if time.Now().After(end) {
-			s.Fatalf("no status of %s within 90 s: %v", id, err)
+			s.Fatalf("no status of %s within %s: %v", id, patience, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -198,7 +201,7 @@ func (s *stage) runs(id string) (out []*workflowpb.WorkflowExecutionInfo) {
 // limit.
 func (s *stage) bounded(id string, least int) {
 	s.Helper()
-	for end := time.Now().Add(20 * time.Second); len(s.runs(id)) < least; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); len(s.runs(id)) < least; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.Fatalf("%s has not %d runs, but %v", id, least, s.runs(id))
 		}

@@ -40,7 +40,7 @@ func TestOnlyATerminatedDrainIsTakenUp(t *testing.T) {
 	takesUp(true)
 	takesUp(false)
 	s.signal(id, jobs.SignalAbort, nil)
-	require.Eventually(t, func() bool { return status() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }, time.Minute,
+	require.Eventually(t, func() bool { return status() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING }, patience,
 		50*time.Millisecond)
 	takesUp(false)
 }

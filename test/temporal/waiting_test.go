@@ -45,7 +45,7 @@ func (s *stage) claimOf(run client.WorkflowRun) (c lease.Claim, holds, ok bool) 
 
 func (s *stage) result(run client.WorkflowRun, into any) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	require.NoError(s, s.client.GetWorkflow(ctx, run.GetID(), "").Get(ctx, into), "%+v", s.job(run.GetID()))
 }

@@ -30,7 +30,7 @@ func TestAwaitsASlowServer(t *testing.T) {
 	}))
 	defer slow.Close()
 	c := http.Client{Timeout: readyPatience}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := awaitReady(ctx, &c, slow.URL, nobodyEnds, quiet); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Kill)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), instance.StartPatience)
 		defer cancel()
 		begin := time.Now()
 		if err := WaitReady(ctx, inst); err != nil {
