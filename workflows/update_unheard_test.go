@@ -148,3 +148,30 @@ func TestAnotherOneIsNotHeard(t *testing.T) {
 		require.NoError(s, s.awaitEnd("node-f", run, 5*time.Minute).err)
 	})
 }
+
+// TestGroupsStandStill: when an OSD comes back, groups do not go on whose leader, elsewhere, has lost the monitors.
+// A drain keeps what it holds until a person has restarted that leader, and says why.
+func TestGroupsStandStill(t *testing.T) {
+	t.Parallel()
+	play(t, sim.Options{}, func(s *scene) {
+		s.startKeeper()
+		s.awaitBudget("at rest, 5 must stay", time.Minute)
+		run := s.drain(workflows.DrainNodeInput{Node: "node-f"})
+		s.awaitPhase("node-f", workflows.PhaseReturn, time.Minute)
+		s.Disconnect("osd.0")
+		s.awaitBudget("closed", 10*time.Second)
+		s.Reboot("node-f")
+		s.PersonCordons("node-f", false)
+		time.Sleep(time.Minute)
+		require.Equal(s, s.OSDs(), s.Up())
+		require.False(s, s.Clean(), "osd.0 leads its groups nowhere")
+		require.Len(s, s.keeperStatus().Lease.Holders, 1)
+		require.Contains(s, s.drainStatus("node-f").WaitsFor, "1 of 6 OSDs that are up have no session with a monitor")
+		s.awaitBudget("closed", time.Second)
+		require.Equal(s, budget.ReasonDisconnected, s.keeperStatus().Decision.Reason)
+		require.Contains(s, s.keeperStatus().Decision.Message, "osd.0")
+		s.Reconnect()
+		require.NoError(s, s.awaitEnd("node-f", run, 2*time.Minute).err)
+		s.awaitWhole()
+	})
+}

@@ -386,21 +386,26 @@ func (w *World) okToStop(ids []string) (any, error) {
 		}
 		osds = append(osds, id)
 	}
-	var bad []string
+	among := func(id int) bool { return slices.Contains(osds, id) }
+	var bad, already []string
 	for _, p := range w.pgs {
 		left := 0
 		for _, id := range w.manager.received[p.id].live {
-			if !slices.Contains(osds, id) {
+			if !among(id) {
 				left++
 			}
 		}
-		if left < minSize {
-			bad = append(bad, fmt.Sprintf("1.%x", p.id))
+		name := fmt.Sprintf("1.%x", p.id)
+		switch {
+		case w.manager.received[p.id].state == "peering" && slices.ContainsFunc(p.acting, among):
+			already = append(already, name)
+		case left < minSize:
+			bad = append(bad, name)
 		}
 	}
 	answer := map[string]any{
-		"ok_to_stop": len(bad) == 0, "osds": osds, "num_not_ok_pgs": len(bad),
-		"bad_become_inactive": bad,
+		"ok_to_stop": len(bad)+len(already) == 0, "osds": osds, "num_not_ok_pgs": len(bad) + len(already),
+		"bad_become_inactive": bad, "bad_already_inactive": already,
 	}
 	return answer, nil
 }

@@ -40,6 +40,7 @@ func (w *World) markDown(o *osd) {
 	}
 	w.tell("ceph: %s is down (epoch %d)", o.name(), w.epoch)
 	w.hurt = time.Now()
+	w.peer()
 	w.broadcast()
 	w.later(downOutAfter, func() { w.markOut(o) })
 }
@@ -131,6 +132,7 @@ func (w *World) markUp(o *osd) {
 	}
 	w.hurt = time.Now()
 	w.tell("ceph: %s is up (epoch %d)", o.name(), w.epoch)
+	w.peer()
 	w.broadcast()
 }
 

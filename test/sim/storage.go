@@ -75,6 +75,8 @@ type pg struct {
 	acting []int        // where its copies belong
 	whole  map[int]bool // OSDs with all of its data
 	moved  map[int]int  // OSD → the one that has its copy instead, because a person said so (pg-upmap)
+	agreed []int64      // the lives of its members, 0 for one that is down, when they last agreed on who has what
+	still  bool         // they do not agree: its leader has lost the monitors, who would have to note that it is alive
 }
 
 func (w *World) initCeph() {
@@ -163,6 +165,7 @@ func (w *World) placeByOSD() {
 
 // place decides where the copies of each PG belong: on one OSD of each zone that has any that is in.
 func (w *World) place() {
+	defer w.peer()
 	if w.opts.ByOSD > 0 {
 		w.placeByOSD()
 		return
@@ -222,6 +225,9 @@ func (w *World) stateWith(p *pg, live []int) string {
 			up++
 		}
 	}
+	if p.still {
+		return "peering"
+	}
 	whole := len(acting) == size && !slices.ContainsFunc(acting, func(id int) bool { return !slices.Contains(live, id) })
 	switch {
 	case whole:
@@ -257,12 +263,48 @@ func (w *World) tick() {
 	}
 }
 
+// peer has the members of each PG agree on who has what, whenever others are members, or live anew. A leader that has
+// lost the monitors cannot lead them to it: nobody reads or writes until it is restarted, or goes.
+func (w *World) peer() {
+	for _, p := range w.pgs {
+		lives := make([]int64, 0, len(p.acting))
+		for _, id := range p.acting {
+			life := int64(0)
+			if o := w.osds[id]; o.up {
+				life = o.upFrom
+			}
+			lives = append(lives, life)
+		}
+		if !p.still && slices.Equal(lives, p.agreed) {
+			continue
+		}
+		leader := w.leaderOf(p, w.seemLive(p))
+		had := p.still
+		p.still = leader >= 0 && !w.osds[leader].cutAt.IsZero()
+		switch {
+		case p.still && !had:
+			w.tell("ceph: PG 1.%x stands still: osd.%d leads it, and has lost the monitors", p.id, leader)
+		case had && !p.still:
+			w.tell("ceph: PG 1.%x is led again", p.id)
+		}
+		if p.still != had {
+			w.hurt = time.Now()
+		}
+		if !p.still {
+			p.agreed = lives
+		}
+	}
+}
+
 func (w *World) recover() {
 	if w.hasFlag("norecover") {
 		return
 	}
 	changed := false
 	for _, p := range w.pgs {
+		if p.still {
+			continue
+		}
 		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) ||
 			len(w.live(p)) == 0 {
 			continue
