@@ -65,7 +65,7 @@ func (s *Sandbox) Close() {
 // Start starts a program in the sandbox, in a session of its own. A program without a slash is looked up in the PATH of
 // cmd.Env, as the sandbox sees it.
 func (s *Sandbox) Start(cmd *exec.Cmd) error {
-	err := rootfs.OnOwnThread(func() error {
+	return rootfs.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return err
 		}
@@ -86,18 +86,6 @@ func (s *Sandbox) Start(cmd *exec.Cmd) error {
 		cmd.SysProcAttr.Setsid = true
 		return cmd.Start()
 	})
-	if err == nil {
-		yield(cmd.Process.Pid)
-	}
-	return err
-}
-
-// yield has a session count for less where Linux shares the processors among sessions first (sched(7), "The autogroup
-// feature"). Else the two dozen daemons of a lab have two dozen times as much of them as the session of whoever made
-// the lab: as tests, a compiler, and the program that is tried in it. It is of no use where there is no such feature,
-// and the kernel may refuse it to others than root when many start at once, which does no harm.
-func yield(session int) {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", session), []byte("10"), 0)
 }
 
 // Processes lists the living processes of the sandbox.

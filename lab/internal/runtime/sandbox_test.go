@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"bytes"
-	"fmt"
 	"log"
 	"os"
 	"os/exec"
@@ -124,34 +123,6 @@ func TestKillFindsProcessesThatLeftTheirSession(t *testing.T) {
 }
 
 // Programs and libraries are the image's, all else is the machine's, and a volume may be mounted in either.
-// TestSandboxYields: a lab's daemons do not take the processors from whoever made the lab.
-func TestSandboxYields(t *testing.T) {
-	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
-		t.Skip("this kernel does not share the processors among sessions")
-	}
-	s, err := NewSandbox(t.TempDir(), "", "box", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	defer s.Kill()
-	var said []byte
-	for range 20 { // who is not root may only say it so often
-		cmd := exec.Command("/bin/sleep", "60")
-		if err := s.Start(cmd); err != nil {
-			t.Fatal(err)
-		}
-		if said, err = os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid)); err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(strings.TrimSpace(string(said)), " nice 10") {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Errorf("its session is %s", said)
-}
-
 func TestSandboxShowsTheImagesPrograms(t *testing.T) {
 	image, volume := t.TempDir(), t.TempDir()
 	for _, dir := range []string{"usr/bin", "usr/share/own"} {
