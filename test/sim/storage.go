@@ -76,7 +76,9 @@ type pg struct {
 	whole  map[int]bool // OSDs with all of its data
 	moved  map[int]int  // OSD → the one that has its copy instead, because a person said so (pg-upmap)
 	agreed []int64      // the lives of its members, 0 for one that is down, when they last agreed on who has what
-	still  bool         // they do not agree: its leader has lost the monitors, who would have to note that it is alive
+
+	// standsStill: they do not agree, since its leader has lost the monitors, who would have to note that it is alive.
+	standsStill bool
 }
 
 func (w *World) initCeph() {
@@ -225,7 +227,7 @@ func (w *World) stateWith(p *pg, live []int) string {
 			up++
 		}
 	}
-	if p.still {
+	if p.standsStill {
 		return "peering"
 	}
 	whole := len(acting) == size && !slices.ContainsFunc(acting, func(id int) bool { return !slices.Contains(live, id) })
@@ -275,22 +277,22 @@ func (w *World) peer() {
 			}
 			lives = append(lives, life)
 		}
-		if !p.still && slices.Equal(lives, p.agreed) {
+		if !p.standsStill && slices.Equal(lives, p.agreed) {
 			continue
 		}
 		leader := w.leaderOf(p, w.seemLive(p))
-		had := p.still
-		p.still = leader >= 0 && !w.osds[leader].cutAt.IsZero()
+		had := p.standsStill
+		p.standsStill = leader >= 0 && !w.osds[leader].cutAt.IsZero()
 		switch {
-		case p.still && !had:
+		case p.standsStill && !had:
 			w.tell("ceph: PG 1.%x stands still: osd.%d leads it, and has lost the monitors", p.id, leader)
-		case had && !p.still:
+		case had && !p.standsStill:
 			w.tell("ceph: PG 1.%x is led again", p.id)
 		}
-		if p.still != had {
+		if p.standsStill != had {
 			w.hurt = time.Now()
 		}
-		if !p.still {
+		if !p.standsStill {
 			p.agreed = lives
 		}
 	}
@@ -302,7 +304,7 @@ func (w *World) recover() {
 	}
 	changed := false
 	for _, p := range w.pgs {
-		if p.still {
+		if p.standsStill {
 			continue
 		}
 		if !slices.ContainsFunc(p.acting, func(id int) bool { return !p.whole[id] }) && len(p.whole) == len(p.acting) ||
