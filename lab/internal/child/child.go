@@ -76,10 +76,9 @@ func (p *Process) start() (*exec.Cmd, error) {
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// A session of its own: the terminal's SIGINT is the supervisor's business, which then stops us in order; and where
-	// Linux shares the processors among sessions first, a busy Temporal has no more of them than the API server, as if
-	// each were a service of its own.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A group of its own, so that signals reach all of it and nothing else. Not a session of its own: Linux shares the
+	// processors among sessions first, and a lab has forty processes. What is tried in it would get a fortieth.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped { // nobody would end what starts now

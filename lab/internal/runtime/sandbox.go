@@ -62,7 +62,7 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// Start starts a program in the sandbox, in a session of its own. A program without a slash is looked up in the PATH of
+// Start starts a program in the sandbox, in a group of its own. A program without a slash is looked up in the PATH of
 // cmd.Env, as the sandbox sees it.
 func (s *Sandbox) Start(cmd *exec.Cmd) error {
 	return rootfs.OnOwnThread(func() error {
@@ -83,7 +83,7 @@ func (s *Sandbox) Start(cmd *exec.Cmd) error {
 		if cmd.SysProcAttr == nil {
 			cmd.SysProcAttr = &syscall.SysProcAttr{}
 		}
-		cmd.SysProcAttr.Setsid = true
+		cmd.SysProcAttr.Setpgid = true // see child.Start for why not a session
 		return cmd.Start()
 	})
 }
