@@ -10,7 +10,7 @@ log=$(mktemp)
 
 # A session of its own, since Linux shares the processors among sessions first, and looks at priorities within each. Where it cannot be told
 # that this session is worth less, nice is all there is.
-setsid nice -n 5 bash -c 'echo 5 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
+setsid nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup; exec "$@"' - hack/step.sh "$name" bash -c "$background" >"$log" 2>&1 &
 behind=$!
 tail -n +1 -f --pid=$$ "$log" | grep --line-buffered -E '^(--- )?FAIL|^== .*FAILED' | sed -u "s/^/$name: /" >&2 &
 telling=$!
