@@ -166,7 +166,8 @@ func TestGroupsStandStill(t *testing.T) {
 		require.Equal(s, s.OSDs(), s.Up())
 		require.False(s, s.Clean(), "osd.0 leads its groups nowhere")
 		require.Len(s, s.keeperStatus().Lease.Holders, 1)
-		require.Contains(s, s.drainStatus("node-f").WaitsFor, "1 of 6 OSDs that are up have no session with a monitor")
+		require.Contains(s, s.drainStatus("node-f").WaitsFor,
+			"1 of 6 OSDs that are up have no session with a monitor: restart osd.0")
 		s.awaitBudget("closed", time.Second)
 		require.Equal(s, budget.ReasonDisconnected, s.keeperStatus().Decision.Reason)
 		require.Contains(s, s.keeperStatus().Decision.Message, "osd.0")

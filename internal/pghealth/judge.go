@@ -3,8 +3,10 @@ package pghealth
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/lockkeeper/lockkeeper/internal/brief"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
@@ -51,7 +53,7 @@ func (t *Tracker) judge(reading ceph.Reading, doubt string) storage.Health {
 	return h
 }
 
-// disconnected says how many OSDs the monitors do not hear.
+// disconnected says how many OSDs the monitors do not hear, and which have to be restarted.
 func disconnected(reading ceph.Reading) string {
 	up := 0
 	for i := range reading.Map.OSDs {
@@ -59,7 +61,15 @@ func disconnected(reading ceph.Reading) string {
 			up++
 		}
 	}
-	return fmt.Sprintf("%d of %d OSDs that are up have no session with a monitor", reading.Disconnected.Some(), up)
+	lost := fmt.Sprintf("%d of %d OSDs that are up have no session with a monitor", reading.Disconnected.Some(), up)
+	if len(reading.Disconnected.OSDs) == 0 { // it may be all over in a moment, or nobody knows which
+		return lost
+	}
+	var names []string
+	for _, id := range reading.Disconnected.OSDs {
+		names = append(names, "osd."+strconv.Itoa(id))
+	}
+	return lost + ": restart " + brief.List(names, 4)
 }
 
 // expectable are the parts of a placement group's state that the loss of one failure domain, and its return, explain:
