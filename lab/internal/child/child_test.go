@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRestartsWhatEndsUntilStopped(t *testing.T) {
@@ -61,6 +63,26 @@ func TestCrashIsAnEndLikeAnyOther(t *testing.T) {
 }
 
 // TestHang: a program that hangs is the same one afterwards, and one that is killed meanwhile is no error.
+// TestStaysInTheSession: a lab is one session, and each of its programs a group of its own.
+func TestStaysInTheSession(t *testing.T) {
+	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	pid := p.State().PID
+	ours, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err := unix.Getsid(pid); err != nil || theirs != ours {
+		t.Errorf("session %d, want ours, %d: %v", theirs, ours, err)
+	}
+	if group, err := unix.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("group %d, want its own, %d: %v", group, pid, err)
+	}
+}
+
 func TestHang(t *testing.T) {
 	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {

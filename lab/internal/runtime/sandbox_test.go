@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lockkeeper/lockkeeper/lab/internal/rootfs"
 )
 
@@ -92,6 +94,31 @@ func TestSandboxNestsAndProtects(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(outer, "f")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSandboxStaysInTheSession: a lab is one session, so that its many processes have no more of busy processors than
+// what is tried in it. A signal reaches all of a container all the same, and nothing else.
+func TestSandboxStaysInTheSession(t *testing.T) {
+	s, err := NewSandbox(t.TempDir(), "", "box", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := exec.Command("/bin/sleep", "600")
+	if err := s.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Kill(); _ = cmd.Wait() }()
+	ours, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err := unix.Getsid(cmd.Process.Pid); err != nil || theirs != ours {
+		t.Errorf("session %d, want ours, %d: %v", theirs, ours, err)
+	}
+	if group, err := unix.Getpgid(cmd.Process.Pid); err != nil || group != cmd.Process.Pid {
+		t.Errorf("group %d, want its own, %d: %v", group, cmd.Process.Pid, err)
 	}
 }
 
