@@ -62,7 +62,6 @@ func TestCrashIsAnEndLikeAnyOther(t *testing.T) {
 	}
 }
 
-// TestHang: a program that hangs is the same one afterwards, and one that is killed meanwhile is no error.
 // TestStaysInTheSession: a lab is one session, and each of its programs a group of its own.
 func TestStaysInTheSession(t *testing.T) {
 	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
@@ -83,6 +82,7 @@ func TestStaysInTheSession(t *testing.T) {
 	}
 }
 
+// TestHang: a program that hangs is the same one afterwards, and one that is killed meanwhile is no error.
 func TestHang(t *testing.T) {
 	p, err := Start(Spec{Name: "x", Path: "/bin/sleep", Args: []string{"600"}, Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
