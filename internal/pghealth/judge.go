@@ -69,7 +69,10 @@ func disconnected(reading ceph.Reading) string {
 	for _, id := range reading.Disconnected.OSDs {
 		names = append(names, "osd."+strconv.Itoa(id))
 	}
-	return lost + ": restart " + brief.List(names, 4)
+	if len(names) == 1 {
+		return lost + ": restart " + names[0]
+	}
+	return lost + ": restart, one after the other, " + brief.List(names, 4) // groups may need all but one of them
 }
 
 // expectable are the parts of a placement group's state that the loss of one failure domain, and its return, explain:

@@ -60,7 +60,11 @@ func TestDisconnected(t *testing.T) {
 	require.True(t, h.Fresh)
 	require.False(t, h.Clean)
 	require.True(t, h.ButDisconnected)
-	require.Equal(t, "2 of 6 OSDs that are up have no session with a monitor: restart osd.1, osd.4", h.Reason)
+	require.Equal(t, "2 of 6 OSDs that are up have no session with a monitor: restart, one after the other, osd.1, osd.4",
+		h.Reason)
+	r.Disconnected = ceph.Disconnected{OSDs: []int{4}}
+	h = c.tracker.Observe(pghealth.Sample{Reading: r})
+	require.Equal(t, "1 of 6 OSDs that are up have no session with a monitor: restart osd.4", h.Reason)
 	r.Disconnected = ceph.Disconnected{Presumed: []int{1}} // it may only turn to another monitor
 	h = c.tracker.Observe(pghealth.Sample{Reading: r})
 	require.Equal(t, "1 of 6 OSDs that are up have no session with a monitor", h.Reason)
@@ -70,7 +74,7 @@ func TestDisconnected(t *testing.T) {
 	r.Disconnected.OSDs = []int{1, 4}
 	h = c.tracker.Observe(pghealth.Sample{Reading: r})
 	require.Equal(t, "1 of 32 PGs are not clean: peering; "+
-		"2 of 6 OSDs that are up have no session with a monitor: restart osd.1, osd.4", h.Reason)
+		"2 of 6 OSDs that are up have no session with a monitor: restart, one after the other, osd.1, osd.4", h.Reason)
 	require.False(t, h.ButDisconnected)
 }
 
