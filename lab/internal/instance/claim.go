@@ -35,11 +35,8 @@ func Acquire(wanted Config) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeHome(filepath.Dir(inst.Dir)); err != nil {
-		return nil, err
-	}
 	// Under the lock of the home, so that nobody else chooses ports or removes folders meanwhile.
-	home, err := lockFile(homeLock(), unix.LOCK_EX)
+	home, err := lockHome()
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +152,13 @@ func Remove(inst Instance) error {
 		return err
 	}
 	if entries, err := os.ReadDir(Home()); err == nil && len(entries) == 1 { // our lock
-		return errors.Join(os.Remove(homeLock()), os.Remove(Home()))
+		if err := os.Remove(homeLock()); err != nil {
+			return err
+		}
+		// From here on others lock a file of their own, and then it is their home.
+		if err := os.Remove(Home()); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
 	}
 	return nil
 }
@@ -184,6 +187,23 @@ func portsTaken() map[int]bool {
 		taken[c.Ports.Base] = true
 	}
 	return taken
+}
+
+// lockHome locks the folder of all instances, and makes it if need be: as often as somebody who removes the last one
+// takes it away beneath us.
+func lockHome() (*os.File, error) {
+	for {
+		err := makeHome(Home())
+		if err == nil {
+			var home *os.File
+			if home, err = lockFile(homeLock(), unix.LOCK_EX); err == nil {
+				return home, nil
+			}
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
 }
 
 // makeHome makes the folder of all instances, which may lie in /tmp, where anybody could have made it before us.

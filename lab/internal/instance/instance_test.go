@@ -2,11 +2,14 @@ package instance
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func TestLocate(t *testing.T) {
@@ -71,6 +74,33 @@ func TestClaimsExclude(t *testing.T) {
 		if err := Remove(c.Config.Instance); err != nil {
 			t.Error(err)
 		}
+	}
+	if _, err := os.Stat(Home()); err == nil {
+		t.Error("the home was left behind")
+	}
+}
+
+// Whoever removes the last lab removes the home, while others move in.
+func TestTheHomeGoesBeneathThoseWhoMoveIn(t *testing.T) {
+	shortHome(t)
+	var all errgroup.Group
+	for _, name := range []string{"a", "b", "c"} {
+		all.Go(func() error {
+			for range 20 {
+				c, err := Acquire(Config{Instance: Instance{Name: name}, Topology: DefaultTopology()})
+				if err != nil {
+					return fmt.Errorf("acquire %s: %w", name, err)
+				}
+				c.Release()
+				if err := Remove(c.Config.Instance); err != nil {
+					return fmt.Errorf("remove %s: %w", name, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Stat(Home()); err == nil {
 		t.Error("the home was left behind")
