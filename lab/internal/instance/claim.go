@@ -155,8 +155,9 @@ func Remove(inst Instance) error {
 		if err := os.Remove(homeLock()); err != nil {
 			return err
 		}
-		// From here on others lock a file of their own, and then it is their home.
-		if err := os.Remove(Home()); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		// From here on others lock a file of their own: then it is their home, or theirs to remove.
+		err := os.Remove(Home())
+		if err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -107,6 +107,30 @@ func TestTheHomeGoesBeneathThoseWhoMoveIn(t *testing.T) {
 	}
 }
 
+// `lab down` of a lab that does not exist, by several at once.
+func TestTheHomeIsRemovedBySeveral(t *testing.T) {
+	shortHome(t)
+	nobody, err := Locate("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		if err := makeHome(Home()); err != nil {
+			t.Fatal(err)
+		}
+		var all errgroup.Group
+		for range 4 {
+			all.Go(func() error { return Remove(nobody) })
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(Home()); err == nil {
+		t.Error("the home was left behind")
+	}
+}
+
 func TestKeptInstanceContinuesOnItsPorts(t *testing.T) {
 	shortHome(t)
 	a := acquire(t, "a")
