@@ -165,10 +165,14 @@ func lookDisconnected(f Facts) []Obstacle {
 	d := f.Now.View.Disconnected
 	o := Obstacle{
 		Name: budget.ReasonDisconnected, Since: f.since(budget.ReasonDisconnected), What: budget.WhoIsDisconnected(d),
-		Change: "restart them, with the keys that Ceph has for them now (`ceph auth get osd.N`); of those in one failure domain a " +
-			"drain or `lockkeeper restart-osds` may do it",
+		Change: "restart them, one after the other, with the keys that Ceph has for them now (`ceph auth get osd.N`); of those " +
+			"in one failure domain a drain or `lockkeeper restart-osds` may do it",
 	}
-	if d.Certain() == 0 {
+	switch d.Certain() {
+	case 1:
+		o.Change = "restart it, with the key that Ceph has for it now (`ceph auth get osd.N`); a drain of its failure domain or " +
+			"`lockkeeper restart-osds` may do it"
+	case 0:
 		o.Change = "wait some seconds: they may only be turning to another monitor"
 	}
 	return []Obstacle{o}

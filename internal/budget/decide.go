@@ -141,7 +141,7 @@ func decide(in Input) Decision {
 	if short := monsShort(in); short != "" && (Clean(in) || timedOut(in)) {
 		return closed(ReasonMonQuorum, short+"; nodes without a mon can still be drained, one failure domain at a time")
 	}
-	if lost := WhoIsDisconnected(in.View.Disconnected); lost != "" {
+	if lost := disconnectedToRestart(in.View.Disconnected); lost != "" {
 		return closed(ReasonDisconnected, lost)
 	}
 	if lost := lostNode(in, storage.FailureDomain{}); lost != "" {

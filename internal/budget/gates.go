@@ -96,25 +96,36 @@ func gateConnected(in Input, d storage.FailureDomain) (string, string, bool) {
 	if in.View.Disconnected.Within(d) {
 		return "", "", false
 	}
-	return ReasonDisconnected, WhoIsDisconnected(in.View.Disconnected), true
+	return ReasonDisconnected, disconnectedToRestart(in.View.Disconnected), true
 }
 
 // WhoIsDisconnected says who has lost the monitors; "" for nobody.
-func WhoIsDisconnected(d *storage.Disconnected) string {
+func WhoIsDisconnected(d *storage.Disconnected) string { return describeDisconnected(d, "") }
+
+// disconnectedToRestart says who has lost the monitors, and what to do about it; "" for nobody. One after the other,
+// since they may lead the same placement groups.
+func disconnectedToRestart(d *storage.Disconnected) string {
+	if d != nil && d.Certain() == 1 {
+		return describeDisconnected(d, "; restart it")
+	}
+	return describeDisconnected(d, "; restart them, one after the other")
+}
+
+func describeDisconnected(d *storage.Disconnected, cure string) string {
 	if d == nil {
 		return ""
 	}
 	const (
-		lost  = ": up, and without a session with any monitor, so that PGs stand still when others stop; restart them"
+		lost  = ": up, and without a session with any monitor, so that PGs stand still when others stop"
 		doubt = "; the monitors were silent, or nobody asked them, so that it is known in a few seconds"
 	)
 	switch certain := d.Certain(); {
 	case certain == 0:
 		return naming(d, d.Daemons) + ": up, and perhaps without a session with any monitor" + doubt
 	case d.Presumed > 0:
-		return fmt.Sprintf("%s%s. Perhaps %d more%s", naming(d, certain), lost, d.Presumed, doubt)
+		return fmt.Sprintf("%s%s%s. Perhaps %d more%s", naming(d, certain), lost, cure, d.Presumed, doubt)
 	default:
-		return naming(d, certain) + lost
+		return naming(d, certain) + lost + cure
 	}
 }
 

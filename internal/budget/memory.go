@@ -126,7 +126,7 @@ func Healed(in Input, c lease.Claim) storage.Answer {
 	if in.Health.ButDisconnected && settled(in) && in.View.Disconnected.Outside(c.Domain) {
 		// They are for others to start anew, who may be waiting for this lease.
 		return storage.Answer{OK: true, Reason: fmt.Sprintf("%s serves again, and the data is whole; but %s", c.Domain,
-			WhoIsDisconnected(in.View.Disconnected))}
+			disconnectedToRestart(in.View.Disconnected))}
 	}
 	return storage.Answer{Reason: notClean(in)}
 }
