@@ -70,12 +70,26 @@ const concurrency = 8
 // Lease, since the API server did not answer for a while, stands for it again: to end would be to leave it to the
 // kubelet, which waits the longer the more often that happens, when it comes back.
 func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
-	for {
-		err := runOnce(ctx, cfg, temporal, opts)
-		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), leaseLost) {
+	log := opts.Log.WithValues("namespace", opts.LeaderElectionNamespace, "lease", LeaseName)
+	return standAgain(ctx, log, func() error { return runOnce(ctx, cfg, temporal, opts) })
+}
+
+// standAgain runs a watcher as often as it loses the Lease. The next one may not even get as far as that, while the API
+// server is still away.
+func standAgain(ctx context.Context, log logr.Logger, once func() error) error {
+	for stood := false; ; {
+		err := once()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case strings.Contains(err.Error(), leaseLost):
+			log.Info("lost the Lease, and stand for it again")
+			stood = true
+		case stood:
+			log.Error(err, "cannot stand for the Lease again yet", "again", renewEvery.String())
+		default:
 			return err
 		}
-		opts.Log.Info("lost the Lease, and stand for it again", "namespace", opts.LeaderElectionNamespace, "lease", LeaseName)
 		select {
 		case <-ctx.Done():
 			return nil
