@@ -53,8 +53,10 @@ const (
 	unlisted = time.Second
 	// stuckAfter is when one that is late will not catch up by itself: none takes seconds.
 	stuckAfter = time.Minute
-	// asksServers is how long one call waits for those that are late, and asksEvery how often it asks them.
-	asksServers, asksEvery = 500 * time.Millisecond, 20 * time.Millisecond
+	// asksServers is how long one call waits for those that are late, if it has as much time, and asksEvery how often it
+	// asks them. It is worth waiting for as long as it takes where nobody says which there are: another call would begin
+	// with another look, and the policy's events would tell of closing and opening in between.
+	asksServers, asksEvery = unlisted + 200*time.Millisecond, 20 * time.Millisecond
 	// answersWithin is how long an API server may take to answer, so that those that do need not wait for one that does
 	// not.
 	answersWithin = 500 * time.Millisecond
@@ -129,7 +131,11 @@ func (c *Cluster) late(
 	if c.servers == nil || by == "" || !letsOthersGo(p, budgets, specs) {
 		return ""
 	}
-	for end := time.Now().Add(asksServers); ; {
+	end := time.Now().Add(asksServers)
+	if last, ok := ctx.Deadline(); ok && last.Add(-answersWithin).Before(end) {
+		end = last.Add(-answersWithin) // so that there is time to say who is late, or to write
+	}
+	for {
 		sights, all := c.servers.Ask(ctx, p.Namespace, by)
 		why = lateServer(sights, all, as.generations, time.Since(as.since))
 		if why == "" || !time.Now().Before(end) {

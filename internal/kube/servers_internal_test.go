@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -10,12 +11,17 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/budget"
 )
 
 func TestLateServer(t *testing.T) {
@@ -127,4 +133,47 @@ func TestAskingServers(t *testing.T) {
 	announced = false
 	_, all = ask(first)
 	require.False(t, all, "it may not be read")
+}
+
+// someServers are API servers that do not say whether there are others.
+type someServers []ServerSight
+
+func (s someServers) Ask(context.Context, string, string) ([]ServerSight, bool) { return s, false }
+
+// TestWaitsForUnlistedServers for as long as it takes, unless the call has to end before.
+func TestWaitsForUnlistedServers(t *testing.T) {
+	t.Parallel()
+	p := &v1alpha1.MaintenancePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "rook-ceph", Name: "ceph"}}
+	closed := budget.Spec{MinAvailable: budget.Everything}
+	open := budget.Spec{MinAvailable: budget.Everything, Key: "zone", Except: []string{"x"}}
+	guarding := markedBudget(p).of(p, closed)
+	guarding.Generation = 7
+	for name, c := range map[string]struct {
+		knows  int64
+		within time.Duration
+		after  time.Duration
+		late   string
+	}{
+		"they had their time":    {7, time.Minute, unlisted, ""},
+		"the call ends before":   {7, answersWithin + unlisted/2, unlisted / 2, "whether there are more API servers"},
+		"the call is over":       {7, answersWithin / 2, 0, "whether there are more API servers"},
+		"one of them stays late": {6, time.Minute, asksServers, "an older PodDisruptionBudget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := &Cluster{servers: someServers{{Server: "its own", Knows: map[string]int64{guarding.Name: c.knows}}}}
+				ctx, stop := context.WithTimeout(t.Context(), c.within)
+				defer stop()
+				began := time.Now()
+				opens := budget.Specs{Daemons: open, Unproved: &open}
+				late := cluster.late(ctx, p, []policyv1.PodDisruptionBudget{*guarding}, opens)
+				require.Equal(t, c.after, time.Since(began))
+				if c.late == "" {
+					require.Empty(t, late)
+				} else {
+					require.Contains(t, late, c.late)
+				}
+			})
+		})
+	}
 }
