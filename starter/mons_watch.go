@@ -35,16 +35,12 @@ func knowsCephMons(mapper meta.RESTMapper) (bool, error) {
 const askForCephMons = time.Minute
 
 // watchMons watches CephMons, now or as soon as there can be any.
-func watchMons(mgr manager.Manager, r *MonReconciler) error {
-	known, err := knowsCephMons(mgr.GetRESTMapper())
-	if err != nil {
-		return err
-	}
-	if known {
+func watchMons(mgr manager.Manager, known kinds, r *MonReconciler) error {
+	if known.cephMons {
 		return registerMons(mgr, r)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		err := wait.PollUntilContextCancel(ctx, askForCephMons, false, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, askForCephMons, known.away, func(context.Context) (bool, error) {
 			known, err := knowsCephMons(mgr.GetRESTMapper())
 			return known && err == nil, nil
 		})

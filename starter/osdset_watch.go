@@ -43,15 +43,15 @@ func knowsCephOSDs(mapper meta.RESTMapper) (bool, error) {
 }
 
 // watchOSDSets watches CephOSDs, now or as soon as there can be any.
-func watchOSDSets(mgr manager.Manager, r *OSDSetReconciler) error {
-	known, err := knowsCephOSDs(mgr.GetRESTMapper())
+func watchOSDSets(mgr manager.Manager, known kinds, r *OSDSetReconciler) error {
 	switch {
-	case err != nil:
-		return err
-	case known:
+	case known.cephOSDs:
 		return registerOSDSets(mgr, r)
+	case known.away:
+		r.Log.Info("the API server does not answer; CephOSDs are watched as soon as it knows them")
+	default:
+		r.Log.Info("the API server knows no CephOSD; they are watched as soon as deploy/crds is installed")
 	}
-	r.Log.Info("the API server knows no CephOSD; they are watched as soon as deploy/crds is installed")
 	return mgr.Add(&osdSetsLater{mgr: mgr, osdSet: r})
 }
 

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -71,14 +72,14 @@ const concurrency = 8
 // kubelet, which waits the longer the more often that happens, when it comes back.
 func Run(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
 	log := opts.Log.WithValues("namespace", opts.LeaderElectionNamespace, "lease", LeaseName)
-	return standAgain(ctx, log, func() error { return runOnce(ctx, cfg, temporal, opts) })
+	return standAgain(ctx, log, func(again bool) error { return runOnce(ctx, cfg, temporal, opts, again) })
 }
 
 // standAgain runs a watcher as often as it loses the Lease. The next one may not even get as far as that, while the API
-// server is still away.
-func standAgain(ctx context.Context, log logr.Logger, once func() error) error {
+// server is still away. once is told whether it is not the first time.
+func standAgain(ctx context.Context, log logr.Logger, once func(again bool) error) error {
 	for stood := false; ; {
-		err := once()
+		err := once(stood)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
@@ -101,16 +102,23 @@ func standAgain(ctx context.Context, log logr.Logger, once func() error) error {
 // leaseLost is what a manager says that has lost its Lease. It has no other name for it.
 const leaseLost = "leader election lost"
 
-// runOnce watches until ctx ends, or until somebody else leads.
-func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options) error {
+// runOnce watches until ctx ends, or until somebody else leads. again: it has done so before, so that an API server
+// that does not answer is away, and not one that was never there. Then it says that it is healthy meanwhile, or the
+// kubelet would start it anew, later each time.
+func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Options, again bool) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = kube.FieldOwner + "-watcher"
 	cfg.QPS = -1 // the server's own priority and fairness limits us
-	mgr, err := manager.New(cfg, managerOptions(opts))
+	budgets, err := kube.New(cfg)
 	if err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	budgets, err := kube.New(cfg)
+	// A manager listens from its beginning on, and no longer only once it has run: what may fail comes before it.
+	known, err := askForKinds(cfg)
+	if err != nil && !again {
+		return fmt.Errorf("set up the watcher: %w", err)
+	}
+	mgr, err := manager.New(cfg, managerOptions(opts))
 	if err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
@@ -136,7 +144,7 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err := watchWishes(mgr, wishes); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	if err := watchOSDSets(mgr, &OSDSetReconciler{
+	if err := watchOSDSets(mgr, known, &OSDSetReconciler{
 		Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log, Now: time.Now,
 		Known: func() error { return wishes.watchCephOSDs(mgr) },
 	}); err != nil {
@@ -152,13 +160,38 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	}); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	if err := watchMons(mgr, &MonReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}); err != nil {
+	mons := &MonReconciler{Objects: mgr.GetCache(), Temporal: temporal, Log: opts.Log}
+	if err := watchMons(mgr, known, mons); err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
 	return nil
+}
+
+// kinds are what an API server knows of that it need not know of.
+type kinds struct {
+	cephOSDs, cephMons bool
+	away               bool // it did not answer
+}
+
+// askForKinds asks an API server what it knows.
+func askForKinds(cfg *rest.Config) (kinds, error) {
+	server, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return kinds{}, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(cfg, server)
+	if err != nil {
+		return kinds{}, err
+	}
+	osds, err := knowsCephOSDs(mapper)
+	if err != nil {
+		return kinds{away: true}, err
+	}
+	mons, err := knowsCephMons(mapper)
+	return kinds{cephOSDs: osds, cephMons: mons, away: err != nil}, err
 }
 
 func managerOptions(o Options) manager.Options {

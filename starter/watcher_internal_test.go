@@ -3,12 +3,17 @@ package starter
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 )
 
 // TestStandsForTheLeaseAgain: a watcher that lost the Lease with its API server stands for it until it gets it, however
@@ -30,7 +35,10 @@ func TestStandsForTheLeaseAgain(t *testing.T) {
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
 				runs := 0
-				err := standAgain(ctx, testr.New(t), func() error {
+				stood := false
+				err := standAgain(ctx, testr.New(t), func(again bool) error {
+					require.Equal(t, stood, again)
+					stood = true
 					if runs++; runs <= len(c.each) {
 						return c.each[runs-1]
 					}
@@ -50,7 +58,40 @@ func TestEndsWhileItWaitsToStandAgain(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), renewEvery/2)
 		defer stop()
 		began := time.Now()
-		require.NoError(t, standAgain(ctx, testr.New(t), func() error { return errors.New(leaseLost) }))
+		require.NoError(t, standAgain(ctx, testr.New(t), func(bool) error { return errors.New(leaseLost) }))
 		require.Equal(t, renewEvery/2, time.Since(began))
 	})
+}
+
+// TestIsHealthyWhileTheAPIServerIsAway: the kubelet does not start a watcher anew that has lost its API server. One
+// that never had one says so at once.
+func TestIsHealthyWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	nobody := &rest.Config{Host: "http://" + freeAddress(t)}
+	opts := Options{
+		LeaderElection: true, LeaderElectionNamespace: "lockkeeper-system",
+		HealthAddress: freeAddress(t), Log: logr.Discard(),
+	}
+	require.ErrorContains(t, runOnce(t.Context(), nobody, nil, opts, false), "set up the watcher: ")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- runOnce(ctx, nobody, nil, opts, true) }()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		r, err := http.Get("http://" + opts.HealthAddress + "/healthz")
+		require.NoError(c, err)
+		defer r.Body.Close()
+		assert.Equal(c, http.StatusOK, r.StatusCode)
+	}, time.Minute, 10*time.Millisecond)
+	stop()
+	<-ended
+}
+
+// freeAddress is one on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
 }
