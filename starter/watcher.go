@@ -113,7 +113,7 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	if err != nil {
 		return fmt.Errorf("set up the watcher: %w", err)
 	}
-	// A manager listens from its beginning on, and no longer only once it has run: what may fail comes before it.
+	// What may fail comes before the manager: it listens from its beginning on, and only one that has run lets go of that.
 	known, err := askForKinds(cfg)
 	if err != nil && !again {
 		return fmt.Errorf("set up the watcher: %w", err)
@@ -170,14 +170,16 @@ func runOnce(ctx context.Context, cfg *rest.Config, temporal Temporal, opts Opti
 	return nil
 }
 
-// kinds are what an API server knows of that it need not know of.
+// kinds are which of the kinds that not every cluster has an API server knows.
 type kinds struct {
 	cephOSDs, cephMons bool
 	away               bool // it did not answer
 }
 
-// askForKinds asks an API server what it knows.
+// askForKinds asks an API server what it knows. One that hangs is away.
 func askForKinds(cfg *rest.Config) (kinds, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = renewDeadline
 	server, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return kinds{}, err

@@ -67,16 +67,31 @@ func TestEndsWhileItWaitsToStandAgain(t *testing.T) {
 // that never had one says so at once.
 func TestIsHealthyWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	nobody := &rest.Config{Host: "http://" + freeAddress(t)}
+	t.Run("refuses", func(t *testing.T) {
+		t.Parallel()
+		isHealthyWithout(t, freeAddress(t), func() {})
+	})
+	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
+		hangs, err := net.Listen("tcp", "127.0.0.1:0") // and never answers
+		require.NoError(t, err)
+		isHealthyWithout(t, hangs.Addr().String(), func() { _ = hangs.Close() })
+	})
+}
+
+// isHealthyWithout tries a watcher without the API server at an address, whose questions end with end.
+func isHealthyWithout(t *testing.T, address string, end func()) {
+	t.Helper()
+	away := &rest.Config{Host: "http://" + address}
 	opts := Options{
 		LeaderElection: true, LeaderElectionNamespace: "lockkeeper-system",
 		HealthAddress: freeAddress(t), Log: logr.Discard(),
 	}
-	require.ErrorContains(t, runOnce(t.Context(), nobody, nil, opts, false), "set up the watcher: ")
+	require.ErrorContains(t, runOnce(t.Context(), away, nil, opts, false), "set up the watcher: ")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- runOnce(ctx, nobody, nil, opts, true) }()
+	go func() { ended <- runOnce(ctx, away, nil, opts, true) }()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		r, err := http.Get("http://" + opts.HealthAddress + "/healthz")
 		require.NoError(c, err)
@@ -84,6 +99,7 @@ func TestIsHealthyWhileTheAPIServerIsAway(t *testing.T) {
 		assert.Equal(c, http.StatusOK, r.StatusCode)
 	}, time.Minute, 10*time.Millisecond)
 	stop()
+	end()
 	<-ended
 }
 
