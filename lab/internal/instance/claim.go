@@ -223,10 +223,10 @@ func makeHome(home string) error {
 }
 
 // lockFile opens and locks a file. Whoever holds the lock may remove the file, so the one we got may not be the one
-// that others would lock.
+// that others would lock. A symbolic link is none of ours.
 func lockFile(path string, how int) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +235,7 @@ func lockFile(path string, how int) (*os.File, error) {
 			return nil, err
 		}
 		ours, err1 := f.Stat()
-		theirs, err2 := os.Stat(path)
+		theirs, err2 := os.Lstat(path)
 		if err1 == nil && err2 == nil && os.SameFile(ours, theirs) {
 			return f, nil
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 func TestLocate(t *testing.T) {
@@ -128,6 +129,25 @@ func TestTheHomeIsRemovedBySeveral(t *testing.T) {
 	}
 	if _, err := os.Stat(Home()); err == nil {
 		t.Error("the home was left behind")
+	}
+}
+
+// TestALockThatIsALink: it is refused, be there anything where it points to or not.
+func TestALockThatIsALink(t *testing.T) {
+	shortHome(t)
+	if err := makeHome(Home()); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{t.TempDir() + "/nowhere/nothing", t.TempDir()} {
+		if err := os.Symlink(to, homeLock()); err != nil {
+			t.Fatal(err)
+		}
+		if home, err := lockHome(); !errors.Is(err, unix.ELOOP) {
+			t.Errorf("a link to %s: %v, %v", to, home, err)
+		}
+		if err := os.Remove(homeLock()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
