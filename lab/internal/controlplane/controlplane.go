@@ -48,7 +48,7 @@ func Start(ctx context.Context, config instance.Config, binary string, progress 
 		return nil, err
 	}
 	c := &ControlPlane{inst: inst, accounts: config.Topology.ControllerAccounts}
-	if c.etcd, err = startEtcd(ctx, inst); err != nil {
+	if c.etcd, err = startEtcd(ctx, inst, progress); err != nil {
 		return nil, err
 	}
 	progress("etcd is ready")
@@ -88,8 +88,6 @@ const (
 	// readyPatience is for one answer. A server that starts on busy processors may need seconds for its first ones, and
 	// who hangs up each time before they come never hears that it is ready.
 	readyPatience = 20 * time.Second
-	// readyReport is how often a wait that goes on says so.
-	readyReport = 15 * time.Second
 )
 
 // awaitAPIServer asks for /readyz, which everybody may read, until it says yes, the server dies, or time is up.
@@ -116,7 +114,7 @@ func (c *ControlPlane) awaitAPIServer(ctx context.Context, progress func(string)
 // awaitReady asks at url until the answer is 200, ended has an error, or ctx ends.
 func awaitReady(ctx context.Context, client *http.Client, url string, ended func() error, progress func(string)) error {
 	began := time.Now()
-	said := began
+	still := instance.Awaiting("kube-apiserver", progress)
 	var last error
 	for {
 		err := get(ctx, client, url)
@@ -129,9 +127,8 @@ func awaitReady(ctx context.Context, client *http.Client, url string, ended func
 		if err := ended(); err != nil {
 			return err
 		}
-		if now := time.Now(); ctx.Err() == nil && now.Sub(said) >= readyReport {
-			said = now
-			progress(fmt.Sprintf("kube-apiserver is not ready after %s: %v", now.Sub(began).Round(time.Second), last))
+		if ctx.Err() == nil {
+			still(last)
 		}
 		select {
 		case <-time.After(readyPoll):

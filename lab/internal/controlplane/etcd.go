@@ -13,7 +13,7 @@ import (
 
 // startEtcd runs etcd in this process. It listens on unix sockets in the lab's folder: over TCP, anybody on the machine
 // could write the objects that make us start processes.
-func startEtcd(ctx context.Context, inst instance.Instance) (*embed.Etcd, error) {
+func startEtcd(ctx context.Context, inst instance.Instance, progress func(string)) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = inst.Path("etcd")
 	cfg.LogLevel, cfg.LogOutputs = "warn", []string{inst.Log("etcd")}
@@ -31,17 +31,32 @@ func startEtcd(ctx context.Context, inst instance.Instance) (*embed.Etcd, error)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w (see %s)", err, inst.Log("etcd"))
 	}
-	select {
-	case <-e.Server.ReadyNotify():
-		return e, nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case err = <-e.Err():
-	case <-time.After(instance.StartPatience):
-		err = fmt.Errorf("not ready after %s", instance.StartPatience)
+	if err := awaitEtcd(ctx, e, progress); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("etcd: %w (see %s)", err, inst.Log("etcd"))
 	}
-	e.Close()
-	return nil, fmt.Errorf("etcd: %w (see %s)", err, inst.Log("etcd"))
+	return e, nil
+}
+
+func awaitEtcd(ctx context.Context, e *embed.Etcd, progress func(string)) error {
+	still := instance.Awaiting("etcd", progress)
+	again := time.NewTicker(instance.SayEvery)
+	defer again.Stop()
+	end := time.After(instance.StartPatience)
+	for {
+		select {
+		case <-e.Server.ReadyNotify():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-e.Err():
+			return err
+		case <-end:
+			return fmt.Errorf("not ready after %s", instance.StartPatience)
+		case <-again.C:
+			still(nil)
+		}
+	}
 }
 
 func etcdSocket(inst instance.Instance) string { return inst.Path("etcd.sock") }

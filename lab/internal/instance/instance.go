@@ -12,12 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"time"
 )
-
-// StartPatience is how long a lab waits for any one of its parts to start. It only ends what never will: where other
-// labs start and compilers run on the same two cores, an API server that takes 8 s alone was not ready after 90.
-const StartPatience = 5 * time.Minute
 
 // DefaultName is the name of a lab that was given none.
 const DefaultName = "default"

@@ -18,7 +18,7 @@ import (
 // bootstrap runs the monitors for a moment, outside of Kubernetes, and registers what Rook's operator would: OSDs,
 // their place in the CRUSH map, the pool. Doing it here instead of after Deploy hides it behind the start of the
 // control plane.
-func (c cluster) bootstrap(ctx context.Context, id identity) error {
+func (c cluster) bootstrap(ctx context.Context, id identity, progress func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	wait, err := c.startBootstrapMons(ctx)
 	defer func() { // also when only some have started: the pods need their ports and folders
@@ -28,7 +28,10 @@ func (c cluster) bootstrap(ctx context.Context, id identity) error {
 	if err != nil {
 		return err
 	}
-	if err := c.awaitQuorum(ctx, c.topo.Mons, func(int) {}); err != nil {
+	still := instance.Awaiting("Ceph's first quorum", progress)
+	if err := c.awaitQuorum(ctx, c.topo.Mons, func(have int) {
+		still(fmt.Errorf("%d of %d mons", have, c.topo.Mons))
+	}); err != nil {
 		return fmt.Errorf("first quorum: %w (logs: %s)", err, c.path("log"))
 	}
 	// Right after the first election the keys may not be committed yet, and every command is refused. All commands can be
@@ -81,10 +84,8 @@ func (c cluster) startBootstrapMons(ctx context.Context) (wait func(), err error
 func (c cluster) awaitQuorum(ctx context.Context, want int, progress func(have int)) error {
 	for {
 		quorum, err := c.quorum(ctx, c.mons()[0].id)
-		if err == nil {
-			if progress(len(quorum)); len(quorum) >= want {
-				return nil
-			}
+		if progress(len(quorum)); err == nil && len(quorum) >= want {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

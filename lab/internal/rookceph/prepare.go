@@ -52,7 +52,7 @@ func Prepare(ctx context.Context, inst instance.Instance, topo instance.Topology
 	// OSD stores take a second of disk writes, the first conversation with the monitors two of waiting.
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.makeOSDStores(ctx, id) })
-	g.Go(func() error { return c.bootstrap(ctx, id) })
+	g.Go(func() error { return c.bootstrap(ctx, id, progress) })
 	if err := g.Wait(); err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func (l *lab) startTemporal(ctx context.Context, progress func(string)) error {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, instance.StartPatience)
 	defer cancel()
-	if err := temporal.WaitReady(ctx, l.Instance); err != nil {
+	if err := temporal.WaitReady(ctx, l.Instance, progress); err != nil {
 		return err
 	}
 	progress("Temporal is ready, its UI at " + temporal.UI(l.Instance))

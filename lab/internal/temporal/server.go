@@ -71,26 +71,29 @@ func dynamicConfig() []string {
 // frontendService is the name under which the server answers health checks.
 const frontendService = "temporal.api.workflowservice.v1.WorkflowService"
 
-// WaitReady waits until the server serves workflows. It ends with ctx.
-func WaitReady(ctx context.Context, inst instance.Instance) error {
+// WaitReady waits until the server serves workflows, and says what it waits for where that takes long. It ends with
+// ctx.
+func WaitReady(ctx context.Context, inst instance.Instance, progress func(string)) error {
 	conn, err := grpc.NewClient(Address(inst), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	client := grpc_health_v1.NewHealthClient(conn)
+	still := instance.Awaiting("Temporal", progress)
 	for {
 		answer, err := check(ctx, client)
-		if err == nil && answer == grpc_health_v1.HealthCheckResponse_SERVING {
-			return nil
+		if err == nil {
+			if answer == grpc_health_v1.HealthCheckResponse_SERVING {
+				return nil
+			}
+			err = fmt.Errorf("it says %s", answer)
 		}
+		still(err)
 		// gRPC's own patience between two connections grows with every refused one.
 		conn.ResetConnectBackoff()
 		select {
 		case <-ctx.Done():
-			if err == nil {
-				err = fmt.Errorf("it says %s", answer)
-			}
 			return fmt.Errorf("Temporal at %s does not serve: %w (log: %s)", Address(inst), err, inst.Log("temporal"))
 		case <-time.After(20 * time.Millisecond):
 		}

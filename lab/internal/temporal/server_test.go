@@ -73,7 +73,7 @@ func TestServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), instance.StartPatience)
 		defer cancel()
 		begin := time.Now()
-		if err := WaitReady(ctx, inst); err != nil {
+		if err := WaitReady(ctx, inst, func(s string) { t.Log(s) }); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
