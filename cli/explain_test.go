@@ -57,10 +57,7 @@ func loseMonitors(w *world, zone string) {
 		Fresh: true, PGs: 33, PGsClean: 33, ChangeEpoch: 10,
 		Reason: "1 of 6 OSDs that are up have no session with a monitor",
 	}
-	w.keeper.Decision = budget.Decision{
-		Mode: budget.ModeClosed, Reason: budget.ReasonDisconnected,
-		Message: budget.WhoIsDisconnected(w.keeper.View.Disconnected),
-	}
+	w.keeper.Decision = budget.Decide(budget.Input{View: w.keeper.View, Health: w.keeper.Health})
 }
 
 // TestExplain: each thing that can be in the way is found, by its name, and told so that a stranger understands it.
@@ -141,7 +138,7 @@ func TestExplain(t *testing.T) {
 		"lost-the-monitors-perhaps": {edit(func(w *world) {
 			loseMonitors(w, "zone-y")
 			w.keeper.View.Disconnected.Presumed = 1
-			w.keeper.Decision.Message = budget.WhoIsDisconnected(w.keeper.View.Disconnected)
+			w.keeper.Decision = budget.Decide(budget.Input{View: w.keeper.View, Health: w.keeper.Health})
 		}), "node-a", []string{"OSDsDisconnected"}, nil},
 		"lost-the-monitors-there": {
 			edit(func(w *world) { loseMonitors(w, "zone-x") }), "node-a", nil, []string{"ClosedForAMoment"},
