@@ -3,6 +3,7 @@ package starter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -11,8 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 )
 
@@ -90,14 +91,22 @@ func isHealthyWithout(t *testing.T, address string, end func()) {
 	require.ErrorContains(t, runOnce(t.Context(), away, nil, opts, false), "set up the watcher: ")
 
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- runOnce(ctx, away, nil, opts, true) }()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	healthy := func(context.Context) (bool, error) {
+		select {
+		case err := <-ended:
+			return false, fmt.Errorf("the watcher has ended before it was told to: %w", err)
+		default:
+		}
 		r, err := http.Get("http://" + opts.HealthAddress + "/healthz")
-		require.NoError(c, err)
+		if err != nil {
+			return false, nil
+		}
 		defer r.Body.Close()
-		assert.Equal(c, http.StatusOK, r.StatusCode)
-	}, time.Minute, 10*time.Millisecond)
+		return r.StatusCode == http.StatusOK, nil
+	}
+	require.NoError(t, wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, healthy))
 	stop()
 	end()
 	<-ended
