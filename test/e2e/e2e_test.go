@@ -164,6 +164,7 @@ func TestScenarios(t *testing.T) {
 				t.Parallel()
 				w := &world{
 					name:    fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[max(0, len(name)-6):]),
+					all:     t,
 					guarded: shape.guarded, fencing: shape.fencing, cephMon: shape.cephMon,
 				}
 				play(t, w, shape.flags, share)
@@ -173,11 +174,11 @@ func TestScenarios(t *testing.T) {
 }
 
 // play plays scenarios one after the other, since they share a cluster. The cluster is made for the first of them that
-// is to be run at all.
+// is to be run at all, and fails that one where it cannot be made.
 func play(t *testing.T, w *world, flags, files []string) {
 	each := func(scenario *testing.T) {
 		if w.env == nil {
-			w.up(t, flags)
+			w.up(scenario, flags)
 		}
 		if w.fencing != "" {
 			stop := w.watchReleases(scenario)

@@ -169,7 +169,7 @@ type fencer struct {
 	byHand sync.Map       // nodes that a person has released, whatever Ceph says or does not
 }
 
-// startFencing has the health check at work until t ends.
+// startFencing has the health check at work until the world ends.
 func (w *world) startFencing(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", w.env["KUBECONFIG"])
@@ -185,7 +185,7 @@ func (w *world) startFencing(t *testing.T) {
 	f := &fencer{w: w, before: map[string]int{}}
 	f.Remediator = &remediator.Remediator{
 		Client: c, API: w.fencedBy(), Every: 500 * time.Millisecond, Fence: f.fence,
-		Said: func(err error) { t.Logf("the remediator: %v", err) },
+		Said: func(err error) { w.all.Logf("the remediator: %v", err) },
 	}
 	if w.fencedBy() != remediator.NodeHealths {
 		f.Namespace = machinesNamespace
@@ -194,11 +194,11 @@ func (w *world) startFencing(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); f.Run(ctx) }()
-	t.Cleanup(func() {
+	w.all.Cleanup(func() {
 		stop()
 		<-ended
 		for _, wrong := range f.wrong {
-			t.Error(wrong)
+			w.all.Error(wrong)
 		}
 	})
 }

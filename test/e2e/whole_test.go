@@ -9,8 +9,8 @@ import (
 )
 
 // whole checks what every scenario must leave behind: all nodes in service, all OSDs up and in, all PGs clean, no
-// noout, one budget at rest, no lease, no job; and a writer that saw no failed and no lost write. Where OSDs were
-// replaced, never those of two zones at once.
+// noout, one budget at rest, no lease, no job, a watcher that no kubelet would have killed; and a writer that saw no
+// failed and no lost write. Where OSDs were replaced, never those of two zones at once.
 func (w *world) whole() error {
 	pause := pauses()
 	for deadline := time.Now().Add(90 * time.Second); ; pause() {
@@ -27,7 +27,7 @@ func (w *world) whole() error {
 func (w *world) notWhole() error {
 	for _, check := range []func() error{
 		w.checkPolicy, w.checkNodes, w.checkCeph, w.checkBudgets,
-		w.checkJobs, w.checkLoad,
+		w.checkJobs, w.checkLoad, w.checkWatcher,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -22,12 +22,15 @@ import (
 // world is one lab with lockkeeper installed in it.
 type world struct {
 	name string
+	// all is with whom the world ends; nil: with whom makes it.
+	all  *testing.T
 	root string
 	dir  string
 	env  map[string]string
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
-	older string // the checkout of an older version that is installed; "": this one is
+	alive *liveness // of the watcher
+	older string    // the checkout of an older version that is installed; "": this one is
 	// ownLibrados: the worker uses the machine's librados, of whatever release Ceph is.
 	ownLibrados bool
 	// moments is the socket of whoever wants to hear of the worker's; "": nobody.
@@ -58,7 +61,7 @@ const (
 	policyName      = "rook-ceph"
 )
 
-// up makes the lab, installs lockkeeper in it and starts it. All of it ends with t.
+// up makes the lab, installs lockkeeper in it and starts it. What fails ends t.
 func (w *world) up(t *testing.T, flags []string) {
 	t.Helper()
 	w.makeLab(t, flags)
@@ -71,25 +74,28 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.root, w.dir = abs, t.TempDir()
+	if w.all == nil {
+		w.all = t
+	}
+	w.root, w.dir = abs, w.all.TempDir()
 	w.procs, w.env, w.beside = map[string]*exec.Cmd{}, map[string]string{}, map[string]*background{}
 	lab := filepath.Join(abs, "lab", "bin", "lab")
 	began := time.Now()
-	t.Cleanup(func() {
+	w.all.Cleanup(func() {
 		for p := range w.procs {
 			_ = w.stop(p, syscall.SIGTERM)
 		}
 		w.stopLooking()
 		if err := w.collectRights(); err != nil {
-			t.Errorf("the audit log: %v", err)
+			w.all.Errorf("the audit log: %v", err)
 		}
-		t.Log(w.ran.String())
+		w.all.Log(w.ran.String())
 		if *keep {
-			t.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
+			w.all.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
 			return
 		}
 		if out, err := exec.Command(lab, "down", "--name", w.name).CombinedOutput(); err != nil {
-			t.Errorf("lab down: %v\n%s", err, out)
+			w.all.Errorf("lab down: %v\n%s", err, out)
 		}
 	})
 	if out, err := exec.Command(lab, append([]string{"up", "--name", w.name}, flags...)...).CombinedOutput(); err != nil {
@@ -211,6 +217,7 @@ func (w *world) start(name string) error {
 		return fmt.Errorf("%s is running already", name)
 	}
 	var c *exec.Cmd
+	var health string
 	switch name {
 	case "worker":
 		c = w.command("lab-in-image", "--name", w.name, w.command("lockkeeper-worker").Path)
@@ -222,7 +229,11 @@ func (w *world) start(name string) error {
 			c.Env = append(c.Env, momentsEnv+"="+w.moments)
 		}
 	case "watch":
-		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", "0",
+		var err error
+		if health, err = freeAddress(); err != nil {
+			return err
+		}
+		c = w.command("lockkeeper", "watch", "--leader-elect-namespace", systemNamespace, "--health-addr", health,
 			"--metrics-addr", "0")
 	default:
 		return fmt.Errorf("unknown process %q: worker or watch", name)
@@ -238,6 +249,9 @@ func (w *world) start(name string) error {
 		return err
 	}
 	w.procs[name] = c
+	if health != "" {
+		w.alive = probe(health)
+	}
 	return nil
 }
 
@@ -247,6 +261,9 @@ func (w *world) stop(name string, s syscall.Signal) error {
 		return fmt.Errorf("%s is not running", name)
 	}
 	delete(w.procs, name)
+	if name == "watch" {
+		w.alive.stop()
+	}
 	if err := c.Process.Signal(s); err != nil {
 		return fmt.Errorf("%s has already ended: %v", name, c.Wait())
 	}
