@@ -1,6 +1,7 @@
 package rookceph
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +89,28 @@ func TestDiskIsOnItsNode(t *testing.T) {
 		}
 		if err := os.Mkdir(c.path(), 0o700); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestPortableDiskIsOnNoNode: what an OSD has written that may run on any node of its zone stays when one of them goes
+// for good.
+func TestPortableDiskIsOnNoNode(t *testing.T) {
+	c := sized(3, 2, 1)
+	c.inst.Dir, c.topo.OSDStorage = t.TempDir(), instance.OSDStoragePVC
+	for _, osd := range c.topo.OSDs() {
+		dir, err := c.makeOSDDir(osd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "whoami"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(c.inst.NodeDisk(osd.Node)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(c.path(fmt.Sprintf("osd-%d", osd.ID), "whoami")); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -46,7 +46,12 @@ func (c cluster) makeMonStores(ctx context.Context, id identity) error {
 const deviceDir = "/dev/lab"
 
 // makeOSDDir makes a folder on the disk of the OSD's node, which the machine finds among the rest of the cluster, too.
+// That of a portable OSD is only there: it stays when a node goes for good, and its disk with it.
 func (c cluster) makeOSDDir(osd instance.OSD) (string, error) {
+	link := c.path("osd-" + strconv.Itoa(osd.ID))
+	if c.topo.Portable() {
+		return link, os.MkdirAll(link, 0o700)
+	}
 	dir := filepath.Join(c.inst.NodeDisk(osd.Node), deviceDir, osd.Device)
 	if err := os.RemoveAll(dir); err != nil { // of a Prepare that was interrupted
 		return "", err
@@ -54,7 +59,6 @@ func (c cluster) makeOSDDir(osd instance.OSD) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	link := c.path("osd-" + strconv.Itoa(osd.ID))
 	target, err := filepath.Rel(filepath.Dir(link), dir)
 	if err != nil {
 		return "", err
