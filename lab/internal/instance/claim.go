@@ -223,10 +223,13 @@ func makeHome(home string) error {
 }
 
 // lockFile opens and locks a file. Whoever holds the lock may remove the file, so the one we got may not be the one
-// that others would lock. A symbolic link is none of ours.
+// that others would lock. A symbolic link is refused: ours are none, and one that leads nowhere could never be locked.
 func lockFile(path string, how int) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, unix.ELOOP) {
+			return nil, fmt.Errorf("%s is a symbolic link, which no lock of a lab is: remove it (%w)", path, unix.ELOOP)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -12,8 +12,8 @@ const StartPatience = 5 * time.Minute
 // SayEvery is how often a wait that goes on says so.
 const SayEvery = 15 * time.Second
 
-// Awaiting returns what whoever waits calls at each look, with what is missing: every SayEvery it says that what is
-// awaited is not there, for how long, and why.
+// Awaiting returns a function for a loop that waits, to be called at each look with what is still missing. Once every
+// SayEvery it says that what is awaited is not ready, for how long, and why.
 func Awaiting(what string, say func(string)) func(missing error) {
 	began := time.Now()
 	said := began
