@@ -164,7 +164,7 @@ func TestScenarios(t *testing.T) {
 				t.Parallel()
 				w := &world{
 					name:    fmt.Sprintf("e2e-%d-%s", os.Getpid(), name[max(0, len(name)-6):]),
-					all:     t,
+					owner:   t,
 					guarded: shape.guarded, fencing: shape.fencing, cephMon: shape.cephMon,
 				}
 				play(t, w, shape.flags, share)

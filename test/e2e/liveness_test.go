@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// As deploy/ leaves them to Kubernetes's defaults.
+// As deploy/ leaves them to Kubernetes's defaults, but for the timeout: a kubelet waits for one second. Here labs share
+// a few processors, and what counts is whether there is an answer at all.
 const (
 	probePeriod      = 10 * time.Second
-	probeTimeout     = time.Second
+	probeTimeout     = 5 * time.Second
 	failureThreshold = 3
 )
 
-// liveness looks after one of lockkeeper's processes as a kubelet does by its livenessProbe, but starts nothing
-// anew: it remembers that it would have.
+// liveness probes one of lockkeeper's processes as a kubelet does. It restarts nothing, and remembers that a kubelet
+// would have.
 type liveness struct {
 	url  string
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	killed error // why it would have been started anew, for the first time
+	killed error // why a kubelet would have restarted it first; nil: it would not have
 }
 
 // probe looks after the process that serves /healthz at an address until it is stopped.
@@ -51,7 +52,7 @@ func (l *liveness) run(ctx context.Context) {
 		case failures == failureThreshold:
 			l.mu.Lock()
 			if l.killed == nil {
-				l.killed = fmt.Errorf("a kubelet would have started it anew at %s: %w", time.Now().Format(time.TimeOnly), err)
+				l.killed = fmt.Errorf("a kubelet would have restarted it at %s: %w", time.Now().Format(time.TimeOnly), err)
 			}
 			l.mu.Unlock()
 		}
@@ -77,7 +78,7 @@ func (l *liveness) ask(ctx context.Context) error {
 	return nil
 }
 
-// check is about now, and about all the time before.
+// check says whether the process answers now, and did so all the time before.
 func (l *liveness) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +88,7 @@ func (l *liveness) check() error {
 	return l.ask(context.Background())
 }
 
-// checkWatcher: it lives, where it is to run.
+// checkWatcher says whether the watcher is alive, unless the scenario has stopped it.
 func (w *world) checkWatcher() error {
 	if w.procs["watch"] == nil {
 		return nil

@@ -185,7 +185,7 @@ func (w *world) startFencing(t *testing.T) {
 	f := &fencer{w: w, before: map[string]int{}}
 	f.Remediator = &remediator.Remediator{
 		Client: c, API: w.fencedBy(), Every: 500 * time.Millisecond, Fence: f.fence,
-		Said: func(err error) { w.all.Logf("the remediator: %v", err) },
+		Said: func(err error) { w.owner.Logf("the remediator: %v", err) },
 	}
 	if w.fencedBy() != remediator.NodeHealths {
 		f.Namespace = machinesNamespace
@@ -194,11 +194,11 @@ func (w *world) startFencing(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); f.Run(ctx) }()
-	w.all.Cleanup(func() {
+	w.owner.Cleanup(func() {
 		stop()
 		<-ended
 		for _, wrong := range f.wrong {
-			w.all.Error(wrong)
+			w.owner.Error(wrong)
 		}
 	})
 }

@@ -22,11 +22,11 @@ import (
 // world is one lab with lockkeeper installed in it.
 type world struct {
 	name string
-	// all is with whom the world ends; nil: with whom makes it.
-	all  *testing.T
-	root string
-	dir  string
-	env  map[string]string
+	// owner is the test at whose end the world is taken down; nil: that of whoever calls up.
+	owner *testing.T
+	root  string
+	dir   string
+	env   map[string]string
 	// procs are lockkeeper's own processes, by name: worker, watch.
 	procs map[string]*exec.Cmd
 	alive *liveness // of the watcher
@@ -61,7 +61,7 @@ const (
 	policyName      = "rook-ceph"
 )
 
-// up makes the lab, installs lockkeeper in it and starts it. What fails ends t.
+// up makes the lab, installs lockkeeper in it and starts it. A failure ends t.
 func (w *world) up(t *testing.T, flags []string) {
 	t.Helper()
 	w.makeLab(t, flags)
@@ -74,28 +74,28 @@ func (w *world) makeLab(t *testing.T, flags []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.all == nil {
-		w.all = t
+	if w.owner == nil {
+		w.owner = t
 	}
-	w.root, w.dir = abs, w.all.TempDir()
+	w.root, w.dir = abs, w.owner.TempDir()
 	w.procs, w.env, w.beside = map[string]*exec.Cmd{}, map[string]string{}, map[string]*background{}
 	lab := filepath.Join(abs, "lab", "bin", "lab")
 	began := time.Now()
-	w.all.Cleanup(func() {
+	w.owner.Cleanup(func() {
 		for p := range w.procs {
 			_ = w.stop(p, syscall.SIGTERM)
 		}
 		w.stopLooking()
 		if err := w.collectRights(); err != nil {
-			w.all.Errorf("the audit log: %v", err)
+			w.owner.Errorf("the audit log: %v", err)
 		}
-		w.all.Log(w.ran.String())
+		w.owner.Log(w.ran.String())
 		if *keep {
-			w.all.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
+			w.owner.Logf("lab %s is left running: %s down --name %s", w.name, lab, w.name)
 			return
 		}
 		if out, err := exec.Command(lab, "down", "--name", w.name).CombinedOutput(); err != nil {
-			w.all.Errorf("lab down: %v\n%s", err, out)
+			w.owner.Errorf("lab down: %v\n%s", err, out)
 		}
 	})
 	if out, err := exec.Command(lab, append([]string{"up", "--name", w.name}, flags...)...).CombinedOutput(); err != nil {
