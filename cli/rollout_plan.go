@@ -116,12 +116,7 @@ func (c *Command) PlanUpdate(ctx context.Context, cephOSD string) (RolloutPlan, 
 		p.HeldBack = append(p.HeldBack, "spec.paused")
 	}
 	if opened, wrong := set.Windows(); wrong == nil {
-		if open, change := windows.Open(opened, p.At); !open && change.IsZero() {
-			p.HeldBack = append(p.HeldBack, "no maintenance window will ever open")
-		} else if !open {
-			p.HeldBack = append(p.HeldBack, "the maintenance window opens at "+when(change, p.At))
-		}
-		p.Windows = nextWindows(opened, p.At)
+		p.keepTo(opened)
 	}
 	pods, err := c.Kubernetes.CephOSDPods(ctx, key.Namespace, key.Name)
 	if err != nil {
@@ -291,6 +286,16 @@ func calledBy(pod podspec.Pod) string {
 		return fmt.Sprintf("osd.%d", *k.ID)
 	}
 	return pod.OSD.Key()
+}
+
+// keepTo says which windows hold the first batch back, and when the next ones are.
+func (p *RolloutPlan) keepTo(opened []windows.Window) {
+	if open, change := windows.Open(opened, p.At); !open && change.IsZero() {
+		p.HeldBack = append(p.HeldBack, "no maintenance window will ever open")
+	} else if !open {
+		p.HeldBack = append(p.HeldBack, "the maintenance window opens at "+when(change, p.At))
+	}
+	p.Windows = nextWindows(opened, p.At)
 }
 
 // mostWindows is how many are told.

@@ -75,6 +75,11 @@ func (p *RolloutPlan) holdBack(policy *v1alpha1.MaintenancePolicy) {
 	case mode == v1alpha1.RestartsApprove && !approved:
 		p.HeldBack = append(p.HeldBack, fmt.Sprintf("a person's word: `lockkeeper %s %s`", jobs.SignalApprove, p.Job))
 	}
+	if opened, wrong := kube.RestartWindows(policy); wrong == nil {
+		p.keepTo(opened)
+	} else {
+		p.Refused = append(p.Refused, wrong.Error())
+	}
 }
 
 // waitingSet are the daemons that somebody wants gone. The labels of pods have to tell where they are, since Ceph is

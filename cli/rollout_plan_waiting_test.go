@@ -3,10 +3,13 @@ package cli
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -39,6 +42,12 @@ func (w *world) wish(daemon, pod, node, owner string) {
 	})
 }
 
+func (w *world) restartWindow(schedule string) {
+	w.policy.Spec.Ceph.RestartWindows = []cephv1alpha1.Window{
+		{Schedule: schedule, Duration: metav1.Duration{Duration: 3 * time.Hour}},
+	}
+}
+
 // TestPlanOfWhatWaits: mons one by one, then the first OSD alone, then failure domain by failure domain.
 func TestPlanOfWhatWaits(t *testing.T) {
 	for name, edit := range map[string]func(*world){
@@ -57,6 +66,11 @@ func TestPlanOfWhatWaits(t *testing.T) {
 		},
 		"observed": func(w *world) { w.policy.Spec.Ceph.Restarts = v1alpha1.RestartsObserve },
 		"nothing":  func(w *world) { w.wishes = nil },
+		"outside-its-windows": func(w *world) {
+			w.policy.Spec.Ceph.Restarts = v1alpha1.RestartsAutomatic
+			w.restartWindow("0 2 1 1 *")
+		},
+		"with-a-wrong-window": func(w *world) { w.restartWindow("0 25 * * *") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := waitingWorld()

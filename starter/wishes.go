@@ -61,7 +61,7 @@ func (r *WishReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	known, _ := r.policies.LoadOrStore(key, &wishes{})
 	k, now := known.(*wishes), time.Now()
-	seen := TakeWishes(kube.RestartMode(p), openForOthers(p), kube.WishesFor(p, objects), k.seen, now)
+	seen := TakeWishes(wishRules(p), kube.WishesFor(p, objects), k.seen, now)
 	k.seen = &seen
 	again := reconcile.Result{RequeueAfter: seen.lookAgain(now)}
 	counting := seen.counting(now)
@@ -74,6 +74,14 @@ func (r *WishReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	k.told = &counting
 	return again, nil
+}
+
+func wishRules(p *v1alpha1.MaintenancePolicy) WishRules {
+	r := WishRules{Mode: kube.RestartMode(p), Open: openForOthers(p)}
+	if p.Spec.Ceph != nil && len(p.Spec.Ceph.RestartWindows) > 0 {
+		r.Windows = fmt.Sprint(p.Spec.Ceph.RestartWindows)
+	}
+	return r
 }
 
 // gone tells whether a pod is not there, or stops.

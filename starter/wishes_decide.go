@@ -13,9 +13,16 @@ import (
 
 // WishSnapshot is what is known of the pods of one policy that somebody wants gone.
 type WishSnapshot struct {
-	Mode v1alpha1.RestartMode
+	WishRules
 	// Wishes by the pod's UID.
 	Wishes map[types.UID]SeenWish
+}
+
+// WishRules is what their policy says of when such pods go.
+type WishRules struct {
+	Mode v1alpha1.RestartMode
+	// Windows are the times in which they may go, in some form; "": always.
+	Windows string
 	// Open is the failure domain that is open for somebody else than the restart of what waits.
 	Open string
 }
@@ -34,9 +41,9 @@ const unrefusedFor = 200 * time.Millisecond
 
 // TakeWishes makes a snapshot of wishes as they are now. before remembers since when they are known.
 func TakeWishes(
-	mode v1alpha1.RestartMode, open string, wishes []kube.StorageWish, before *WishSnapshot, now time.Time,
+	rules WishRules, wishes []kube.StorageWish, before *WishSnapshot, now time.Time,
 ) WishSnapshot {
-	s := WishSnapshot{Mode: mode, Open: open, Wishes: make(map[types.UID]SeenWish, len(wishes))}
+	s := WishSnapshot{WishRules: rules, Wishes: make(map[types.UID]SeenWish, len(wishes))}
 	for _, w := range wishes {
 		seen := SeenWish{Daemon: w.Daemon, Newer: w.Newer, Since: now, Refused: !w.Since.IsZero()}
 		if before != nil {
@@ -53,7 +60,7 @@ func (w SeenWish) counts(now time.Time) bool { return w.Refused || now.Sub(w.Sin
 
 // counting leaves out the wishes that may not last.
 func (s WishSnapshot) counting(now time.Time) WishSnapshot {
-	out := WishSnapshot{Mode: s.Mode, Open: s.Open, Wishes: map[types.UID]SeenWish{}}
+	out := WishSnapshot{WishRules: s.WishRules, Wishes: map[types.UID]SeenWish{}}
 	for uid, w := range s.Wishes {
 		if w.counts(now) {
 			out.Wishes[uid] = w
@@ -81,11 +88,11 @@ type WishNews struct {
 
 // DecideWishes compares what counts now with what was told last; nil: nothing was told yet. gone tells of a pod whether
 // it has gone: then the job knows by itself, mostly since it let the pod go. What is new starts the job, unless the
-// policy only wants to see it; what was taken back, and a failure domain that is open anyway, only a job that runs has
-// to hear of. So a job that a person aborted does not come back while all remains as it is.
+// policy only wants to see it; what was taken back, other windows, and a failure domain that is open anyway, only a job
+// that runs has to hear of. So a job that a person aborted does not come back while all remains as it is.
 func DecideWishes(told *WishSnapshot, now WishSnapshot, gone func(types.UID) bool) WishNews {
 	if told == nil {
-		told = &WishSnapshot{Mode: now.Mode}
+		told = &WishSnapshot{WishRules: WishRules{Mode: now.Mode, Windows: now.Windows}}
 	}
 	var added, ended []string
 	for uid, w := range now.Wishes {
@@ -110,6 +117,8 @@ func DecideWishes(told *WishSnapshot, now WishSnapshot, gone func(types.UID) boo
 		return WishNews{Reason: firstOf(ended) + " is not to go any more"}
 	case len(now.Wishes) == 0 && len(told.Wishes) > 0:
 		return WishNews{Reason: "nothing waits any more"}
+	case now.Windows != told.Windows && len(now.Wishes) > 0:
+		return WishNews{Reason: "the windows are others now"}
 	case now.Open != "" && now.Open != told.Open && len(now.Wishes) > 0:
 		return WishNews{Reason: now.Open + " is open"}
 	}

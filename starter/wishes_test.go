@@ -30,6 +30,7 @@ func TestDecideWishes(t *testing.T) {
 		before, now []kube.StorageWish
 		modes       [2]v1alpha1.RestartMode
 		open        string
+		windows     string
 		gone        bool
 		after       time.Duration
 		want        WishNews
@@ -55,6 +56,10 @@ func TestDecideWishes(t *testing.T) {
 		},
 		"open anyway":     {before: some, now: some, open: "zone-x", want: WishNews{"zone-x is open", false}},
 		"open, for what?": {open: "zone-x"},
+		"other windows": {
+			before: some, now: some, windows: "at night", want: WishNews{"the windows are others now", false},
+		},
+		"windows for what?": {windows: "at night"},
 		"asked to act": {
 			before: some, now: some, modes: [2]v1alpha1.RestartMode{observe, approve},
 			want: WishNews{"restarts is Approve now", true},
@@ -68,11 +73,12 @@ func TestDecideWishes(t *testing.T) {
 				}
 			}
 			if c.before != nil {
-				s := TakeWishes(c.modes[0], "", c.before, nil, wishTime).counting(wishTime)
+				s := TakeWishes(WishRules{Mode: c.modes[0]}, c.before, nil, wishTime).counting(wishTime)
 				told = &s
 			}
-			seen := TakeWishes(c.modes[1], c.open, c.now, told, wishTime)
-			again := TakeWishes(c.modes[1], c.open, c.now, &seen, wishTime.Add(c.after))
+			rules := WishRules{Mode: c.modes[1], Windows: c.windows, Open: c.open}
+			seen := TakeWishes(rules, c.now, told, wishTime)
+			again := TakeWishes(rules, c.now, &seen, wishTime.Add(c.after))
 			counting := again.counting(wishTime.Add(c.after))
 			news := DecideWishes(told, counting, func(types.UID) bool { return c.gone })
 			require.Equal(t, c.want, news)
@@ -96,7 +102,7 @@ func TestNoWishIsForgotten(t *testing.T) {
 				}
 			}
 			now = now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "ms")) * time.Millisecond)
-			s := TakeWishes(v1alpha1.RestartsAutomatic, "", are, seen, now)
+			s := TakeWishes(WishRules{Mode: v1alpha1.RestartsAutomatic}, are, seen, now)
 			counting := s.counting(now)
 			news := DecideWishes(told, counting, func(types.UID) bool { return false })
 			if news.Reason != "" { // the job looks

@@ -30,6 +30,7 @@ type waitingPods struct {
 	looks   int
 	atLook  map[int]func()
 	forGood map[string]bool
+	shut    time.Time // until when no window is open
 }
 
 func newWaitingPods(mode string) *waitingPods {
@@ -65,7 +66,9 @@ func (w *waitingPods) Survey(_ context.Context, in activities.SurveyInput) (acti
 		Rules:   activities.OSDSetRules{ProgressDeadline: time.Minute, Consent: w.mode == "Approve"},
 		Excused: rollout.Excused(d),
 	}
-	s.Counts.Counts = rollout.Count(d)
+	if s.Counts.Counts = rollout.Count(d); w.env.Now().Before(w.shut) {
+		s.Rules.Shut, s.Rules.WindowChanges = true, w.shut
+	}
 	return s, nil
 }
 
@@ -153,6 +156,28 @@ func TestWhatWaitsIsApproved(t *testing.T) {
 			require.Equal(t, "6 pods to be let go, beginning with osd.0: `lockkeeper approve "+waitingID+"`", s.WaitsFor)
 			w.env.SignalWorkflow(jobs.SignalApprove, nil)
 		})
+	})
+	require.Equal(t, workflows.OutcomeDone, r.Outcome)
+	require.Equal(t, domainByDomain, w.log)
+}
+
+// TestWhatWaitsKeepsToWindows: it is approved by day and goes at night, and a window that is changed counts at once.
+func TestWhatWaitsKeepsToWindows(t *testing.T) {
+	t.Parallel()
+	w := newWaitingPods("Approve")
+	r := w.play(t, &tally{}, func() {
+		w.shut = w.env.Now().Add(3 * 24 * time.Hour)
+		w.later(time.Minute, func() { w.env.SignalWorkflow(jobs.SignalApprove, nil) })
+		w.later(2*24*time.Hour, func() {
+			require.Empty(t, w.log)
+			require.Equal(t, 2, w.looks, "that it waits costs no look")
+			require.Equal(t, activities.HoldWindow, w.status(t).Holds)
+			require.Contains(t, w.status(t).WaitsFor, "the maintenance window that opens at ")
+			w.shut = w.env.Now().Add(time.Hour)
+			w.env.SignalWorkflow(workflows.SignalOSDsChanged, "the windows are others now")
+		})
+		w.later(2*24*time.Hour+59*time.Minute, func() { require.Empty(t, w.log) })
+		w.later(2*24*time.Hour+61*time.Minute, func() { require.Equal(t, domainByDomain, w.log) })
 	})
 	require.Equal(t, workflows.OutcomeDone, r.Outcome)
 	require.Equal(t, domainByDomain, w.log)

@@ -2,6 +2,8 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 )
 
 // This file is what a MaintenancePolicy says of a Ceph cluster.
@@ -43,6 +45,13 @@ type CephSpec struct {
 	// +kubebuilder:default=Approve
 	// +kubebuilder:validation:Enum=Automatic;Approve;Observe
 	Restarts RestartMode `json:"restarts,omitempty"`
+
+	// RestartWindows are the times in which lockkeeper may let the next of them go. None: always. What is broken anyway goes at any
+	// time, and what has begun is brought to its end.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	RestartWindows []cephv1alpha1.Window `json:"restartWindows,omitempty"`
 
 	// OSDMaintenanceTimeout is how long a noout set for a drain may last, at least one second. After it Ceph may mark the OSDs out and heal elsewhere.
 	// +optional

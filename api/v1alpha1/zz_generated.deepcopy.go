@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -219,6 +220,11 @@ func (in *CephSpec) DeepCopyInto(out *CephSpec) {
 		in, out := &in.ManagePodBudgets, &out.ManagePodBudgets
 		*out = new(bool)
 		**out = **in
+	}
+	if in.RestartWindows != nil {
+		in, out := &in.RestartWindows, &out.RestartWindows
+		*out = make([]cephv1alpha1.Window, len(*in))
+		copy(*out, *in)
 	}
 	if in.OSDMaintenanceTimeout != nil {
 		in, out := &in.OSDMaintenanceTimeout, &out.OSDMaintenanceTimeout

@@ -48,8 +48,7 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 	}
 	opened, wrong := set.Windows()
 	if wrong == nil {
-		open, change := windows.Open(opened, time.Now())
-		out.Rules.Shut, out.Rules.WindowChanges = !open, change
+		keepTo(&out.Rules, opened)
 	}
 	s.tell(&out)
 	if out.Refused = errorsOf(s.refused); len(out.Refused) > 0 || out.Unavailable != "" {
@@ -70,6 +69,12 @@ func (c cephOSD) survey(ctx context.Context, in activities.SurveyInput) (activit
 		return activities.Survey{}, err
 	}
 	return out, c.judgeSuperfluous(ctx, s, &out)
+}
+
+// keepTo has a rollout keep to windows.
+func keepTo(rules *activities.OSDSetRules, opened []windows.Window) {
+	open, change := windows.Open(opened, time.Now())
+	rules.Shut, rules.WindowChanges = !open, change
 }
 
 // tell says what can be said without Ceph.

@@ -140,6 +140,12 @@ func (w waiting) survey(ctx context.Context, in activities.SurveyInput) (activit
 	if w.ref.ProgressDeadline > 0 {
 		out.Rules.ProgressDeadline = w.ref.ProgressDeadline
 	}
+	opened, wrong := kube.RestartWindows(s.policy)
+	if wrong != nil {
+		out.Refused = errorsOf([]*input.Error{wrong})
+		return out, nil
+	}
+	keepTo(&out.Rules, opened)
 	c, unavailable, err := w.ask(ctx, s.key, s.concernsMons(in.LetGo))
 	if out.Unavailable = unavailable; err != nil || unavailable != "" {
 		return out, err

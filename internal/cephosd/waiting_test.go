@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
@@ -134,6 +136,15 @@ func (b *waitingBed) wants(daemon string, deployment, replicaSet int32) {
 	r := x.(*appsv1.ReplicaSet).DeepCopy()
 	r.Spec.Replicas = &replicaSet
 	require.NoError(b, b.typed.Tracker().Update(replicaSetsResource, r, namespace))
+}
+
+// image changes a daemon's Deployment.
+func (b *waitingBed) image(daemon, image string) {
+	x, err := b.typed.Tracker().Get(deploymentsResource, namespace, daemon)
+	require.NoError(b, err)
+	d := x.(*appsv1.Deployment).DeepCopy()
+	d.Spec.Template.Spec.Containers[0].Image = image
+	require.NoError(b, b.typed.Tracker().Update(deploymentsResource, d, namespace))
 }
 
 func (b *waitingBed) noMons() {
@@ -340,19 +351,40 @@ func TestABudgetRefusesForAMoment(t *testing.T) {
 func TestTheImageIsJudgedBefore(t *testing.T) {
 	b := newWaitingBed(t)
 	b.noMons()
-	for _, name := range []string{"osd.0"} {
-		x, err := b.typed.Tracker().Get(deploymentsResource, namespace, name)
-		require.NoError(t, err)
-		d := x.(*appsv1.Deployment).DeepCopy()
-		d.Spec.Template.Spec.Containers[0].Image = "ceph:2"
-		require.NoError(t, b.typed.Tracker().Update(deploymentsResource, d, namespace))
-	}
+	b.image("osd.0", "ceph:2")
 	in := b.replacement(b.look(activities.SurveyInput{}))
 	b.says = "ceph version 20.2.4 (2c) tentacle (stable)"
 	out, err := b.osdSets.Rehearse(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "not all monitors are of release 20 yet")
 	require.Equal(t, []string{"ask ceph:2"}, b.log)
+}
+
+// TestRestartWindows: in between nothing goes, a window that makes no sense is named, and nothing goes because of it.
+func TestRestartWindows(t *testing.T) {
+	b := newWaitingBed(t)
+	require.False(t, b.look(activities.SurveyInput{}).Rules.Shut, "without windows always")
+	during := func(schedule string, lasts time.Duration) activities.Survey {
+		b.policy(func(p *v1alpha1.MaintenancePolicy) {
+			p.Spec.Ceph = &v1alpha1.CephSpec{RestartWindows: []cephv1alpha1.Window{
+				{Schedule: schedule, Duration: metav1.Duration{Duration: lasts}},
+			}}
+		})
+		return b.look(activities.SurveyInput{})
+	}
+	s := during("* * * * *", time.Hour)
+	require.Empty(t, s.Refused)
+	require.False(t, s.Rules.Shut)
+	next := time.Now().UTC().Add(36 * time.Hour)
+	s = during(fmt.Sprintf("0 0 %d %d *", next.Day(), next.Month()), time.Minute)
+	require.Empty(t, s.Refused)
+	require.True(t, s.Rules.Shut)
+	require.WithinDuration(t, next, s.Rules.WindowChanges, 36*time.Hour)
+	require.NotEmpty(t, s.Next.OSDs, "it says what will go then")
+	s = during("0 25 * * *", time.Minute)
+	require.Len(t, s.Refused, 1)
+	require.Equal(t, "spec.ceph.restartWindows[0].schedule", s.Refused[0].Field)
+	require.Empty(t, s.Next.OSDs)
 }
 
 // TestAnotherPodOfTheNameStays: a StatefulSet makes the next pod under the name of the last one. Between the look and

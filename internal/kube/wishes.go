@@ -17,6 +17,9 @@ import (
 
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/input"
+	"github.com/lockkeeper/lockkeeper/internal/windows"
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
@@ -47,6 +50,14 @@ func RestartMode(p *v1alpha1.MaintenancePolicy) v1alpha1.RestartMode {
 		return v1alpha1.RestartsApprove
 	}
 	return cmp.Or(p.Spec.Ceph.Restarts, v1alpha1.RestartsApprove)
+}
+
+// RestartWindows are the times in which a policy wants them to go, or what is wrong with the first that makes no sense.
+func RestartWindows(p *v1alpha1.MaintenancePolicy) ([]windows.Window, *input.Error) {
+	if p.Spec.Ceph == nil {
+		return nil, nil
+	}
+	return podspec.Windows("spec.ceph.restartWindows", p.Spec.Ceph.RestartWindows)
 }
 
 // GuardedPods are those of the pods of a policy's namespace that the guard of deletions holds: the OSDs, and mons whose

@@ -61,9 +61,14 @@ func (s Set) refusals() (refused []*input.Error) {
 
 // Windows are the times in which a batch may begin, or the first that makes no sense.
 func (s Set) Windows() ([]windows.Window, *input.Error) {
-	out := make([]windows.Window, 0, len(s.Spec.Windows))
-	for i, w := range s.Spec.Windows {
-		parsed, err := windows.Parse(fmt.Sprintf("spec.windows[%d]", i), w.Schedule, w.Duration.Duration, w.TimeZone)
+	return Windows("spec.windows", s.Spec.Windows)
+}
+
+// Windows reads windows, or says what is wrong with the first that makes no sense. field is the path of their list.
+func Windows(field string, spec []v1alpha1.Window) ([]windows.Window, *input.Error) {
+	out := make([]windows.Window, 0, len(spec))
+	for i, w := range spec {
+		parsed, err := windows.Parse(fmt.Sprintf("%s[%d]", field, i), w.Schedule, w.Duration.Duration, w.TimeZone)
 		if err != nil {
 			return nil, err
 		}
