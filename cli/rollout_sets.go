@@ -97,7 +97,7 @@ func (f deploymentSet) osds() (out []rollout.OSD) {
 		if !o.Serves {
 			o.Away = f.nodes[host]
 		}
-		f.judge(&o, kube.OSDImage(&d.Spec.Template.Spec))
+		f.judge(&o, kube.DaemonImage(&d.Spec.Template.Spec))
 		f.plan.place(&o, locationOf(f.policy, d.Labels, d.Spec.Template.Labels))
 		out = append(out, o)
 	}

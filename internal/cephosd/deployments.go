@@ -209,7 +209,7 @@ func (d deployments) restarted(x *appsv1.Deployment) bool {
 // done tells whether the Deployment is as this restart wants it. Somebody else may have given it the image.
 func (d deployments) done(x *appsv1.Deployment) bool {
 	if d.ref.Image != "" {
-		return kube.OSDImage(&x.Spec.Template.Spec) == d.ref.Image
+		return kube.DaemonImage(&x.Spec.Template.Spec) == d.ref.Image
 	}
 	return d.restarted(x)
 }

@@ -25,7 +25,7 @@ import (
 // withImage has those containers of a pod that have the OSD's own image, each with another image. Rook's init
 // containers run the OSD's program, too.
 func withImage(spec *corev1.PodSpec, image string) (out corev1.PodSpec) {
-	is := kube.OSDImage(spec)
+	is := kube.DaemonImage(spec)
 	change := func(all []corev1.Container) (out []corev1.Container) {
 		for i := range all {
 			if all[i].Image == is {
@@ -47,7 +47,7 @@ func (d deployments) takenBack(x *appsv1.Deployment) bool {
 func (d deployments) somebodyElse(x *appsv1.Deployment) *input.Error {
 	const why = "somebody else sets the image, too: this restart gave it to Deployment %s, which has %s now. " +
 		"If that is Rook's operator, change spec.cephVersion.image of its CephCluster instead"
-	return input.Wrong("image", d.ref.Image, fmt.Sprintf(why, x.Name, kube.OSDImage(&x.Spec.Template.Spec)))
+	return input.Wrong("image", d.ref.Image, fmt.Sprintf(why, x.Name, kube.DaemonImage(&x.Spec.Template.Spec)))
 }
 
 // isNew tells whether no OSD serves yet with the image: then one of them goes first, alone.
@@ -157,7 +157,7 @@ const askedForAtMost = 60 * 60
 // asking is a pod that asks the image for its version where the OSD of a Deployment is to run.
 func (d deployments) asking(x *appsv1.Deployment) *corev1.Pod {
 	spec := x.Spec.Template.Spec.DeepCopy()
-	kube.OSDContainer(spec).Image = d.ref.Image
+	kube.DaemonContainer(spec).Image = d.ref.Image
 	// As one that is managed it is in nobody's way who drains the node.
 	owner := metav1.OwnerReference{
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: x.Name, UID: x.UID, Controller: new(true),

@@ -76,7 +76,7 @@ func (g *gate) mayReturn(o podspec.OSD) string {
 }
 
 // image is that of the OSD's own container: the one that Rook calls "osd", or the first.
-func (s *state) image() string { return kube.OSDImage(&s.Spec.PodTemplate.Spec) }
+func (s *state) image() string { return kube.DaemonImage(&s.Spec.PodTemplate.Spec) }
 
 // changesImage tells whether any of these OSDs was last started with another image. Of one without a pod nobody knows;
 // when all others run with this image, and one of them serves, it is no other.
@@ -84,7 +84,7 @@ func (s *state) changesImage(osds []podspec.OSD, image string) bool {
 	others, serves := false, false
 	last := map[string]string{}
 	for _, p := range s.all() {
-		is := kube.OSDImage(&p.Pod.Spec)
+		is := kube.DaemonImage(&p.Pod.Spec)
 		last[p.OSD.Key()] = is
 		others = others || is != image
 		serves = serves || is == image && p.Ready

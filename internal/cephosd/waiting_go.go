@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -127,35 +128,63 @@ func (w waiting) evict(ctx context.Context, s *waits, o rollout.OSD) error {
 	return err
 }
 
-// rehearse implements kind: an OSD that is to have another image has to be one that its cluster can take.
+// rehearse implements kind: a daemon that is to have another image has to be one that its cluster can take.
 func (w waiting) rehearse(ctx context.Context, in activities.Replacement) (out activities.Rehearsal, err error) {
 	s, err := w.look(ctx)
 	if err != nil || s.refuse != nil {
 		return out, err
 	}
-	images := map[string][]int{}
-	owners := map[string]owner{}
+	images := map[string]*imageChange{}
 	for _, o := range in.OSDs {
 		x, wanted := s.wish(o.Name)
-		id := osdID(o.Name)
-		if !wanted || !x.Newer || id < 0 {
+		if !wanted || !x.Newer {
 			continue
 		}
 		wants, known := s.owner(x)
 		if !known {
 			continue
 		}
-		image := kube.OSDImage(&wants.template.Spec)
-		if image != s.image(x) {
-			images[image], owners[image] = append(images[image], id), wants
+		image := kube.DaemonImage(&wants.template.Spec)
+		if image == s.image(x) {
+			continue
+		}
+		if images[image] == nil {
+			images[image] = &imageChange{image: image, owner: wants}
+		}
+		if rollout.IsMon(o.Name) {
+			images[image].mons = true
+		} else {
+			images[image].osds = append(images[image].osds, osdID(o.Name))
 		}
 	}
-	for image, ids := range images {
-		if out, err = w.judge(ctx, s, image, owners[image], ids); err != nil || out != (activities.Rehearsal{}) {
+	for _, image := range images {
+		if out, err = w.judge(ctx, s, image); err != nil || out != (activities.Rehearsal{}) {
 			return out, err
 		}
 	}
 	return out, nil
+}
+
+// imageChange is an image that daemons of a batch are to have, and who they are.
+type imageChange struct {
+	image string
+	owner owner // of one of them
+	osds  []int
+	mons  bool
+}
+
+// verdict is what Ceph's rules say about starting them with a version.
+func (n *imageChange) verdict(seen cephcluster.Versions, up func(osd int) bool, v upgrade.Version) upgrade.Verdict {
+	is := about(seen, up, n.osds)
+	if n.mons {
+		if against := upgrade.JudgeMon(is, v); against != (upgrade.Verdict{}) {
+			return against
+		}
+	}
+	if len(n.osds) > 0 {
+		return upgrade.Judge(is, v)
+	}
+	return upgrade.Verdict{}
 }
 
 // owner is whose template the next pod of a daemon is made of.
@@ -163,6 +192,7 @@ type owner struct {
 	ref      metav1.OwnerReference
 	template corev1.PodTemplateSpec
 	said     string // of its image's version, by a person
+	rook     string // and by Rook
 }
 
 // saidOnOwner is the annotation of a Deployment, StatefulSet or DaemonSet by which a person says which version of Ceph
@@ -174,7 +204,7 @@ func (s *waits) owner(x kube.StorageWish) (owner, bool) {
 	of := func(m *metav1.ObjectMeta, t corev1.PodTemplateSpec) (owner, bool) {
 		return owner{
 			ref:      metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: m.UID, Controller: new(true)},
-			template: t, said: m.Annotations[saidOnOwner],
+			template: t, said: m.Annotations[saidOnOwner], rook: kube.RookVersion(m, &t.Spec),
 		}, true
 	}
 	for i := range s.objects.Deployments {
@@ -199,16 +229,15 @@ func (s *waits) owner(x kube.StorageWish) (owner, bool) {
 func (s *waits) image(x kube.StorageWish) string {
 	for i := range s.objects.Pods {
 		if s.objects.Pods[i].UID == x.UID {
-			return kube.OSDImage(&s.objects.Pods[i].Spec)
+			return kube.DaemonImage(&s.objects.Pods[i].Spec)
 		}
 	}
 	return ""
 }
 
-// judge asks what speaks against an image for some OSDs.
-func (w waiting) judge(
-	ctx context.Context, s *waits, image string, wants owner, ids []int,
-) (out activities.Rehearsal, err error) {
+// judge asks what speaks against an image.
+func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activities.Rehearsal, err error) {
+	wants, image := n.owner, n.image
 	c, unavailable, err := w.ask(ctx, s.key, false)
 	if out.Waits = unavailable; err != nil || out.Waits != "" {
 		return out, err
@@ -233,13 +262,13 @@ func (w waiting) judge(
 		pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
 		orSay := fmt.Sprintf("; who knows its version can say so: kubectl -n %s annotate %s %s %s=18.2.7", w.ref.Namespace,
 			strings.ToLower(wants.ref.Kind), wants.ref.Name, saidOnOwner)
-		if v, out.Waits, err = w.OSDSets.ask(ctx, question{pod: pod, image: image, orSay: orSay}); err != nil ||
-			out.Waits != "" {
+		asks := question{pod: pod, image: image, orSay: orSay, said: wants.rook}
+		if v, out.Waits, err = w.OSDSets.ask(ctx, asks); err != nil || out.Waits != "" {
 			return out, err
 		}
 		w.programs.remember(key, v)
 	}
-	verdict := upgrade.Judge(about(seen, func(id int) bool { return c.byID[osdName(id)].Up }, ids), v)
+	verdict := n.verdict(seen, func(id int) bool { return c.byID[osdName(id)].Up }, v)
 	if verdict.Refused != "" {
 		out.Refused = input.Wrong(field, image, verdict.Refused)
 	}

@@ -2,6 +2,7 @@ package cephosd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/lease"
 	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -126,25 +128,25 @@ func (b *waitingBed) pod(daemon, host, life string, owner *metav1.OwnerReference
 
 // wants has the Deployment of a daemon want so many pods, and its old ReplicaSet, too.
 func (b *waitingBed) wants(daemon string, deployment, replicaSet int32) {
-	x, err := b.typed.Tracker().Get(deploymentsResource, namespace, daemon)
-	require.NoError(b, err)
-	d := x.(*appsv1.Deployment).DeepCopy()
-	d.Spec.Replicas = &deployment
-	require.NoError(b, b.typed.Tracker().Update(deploymentsResource, d, namespace))
-	x, err = b.typed.Tracker().Get(replicaSetsResource, namespace, daemon+"-old")
+	b.deployment(daemon, func(d *appsv1.Deployment) { d.Spec.Replicas = &deployment })
+	x, err := b.typed.Tracker().Get(replicaSetsResource, namespace, daemon+"-old")
 	require.NoError(b, err)
 	r := x.(*appsv1.ReplicaSet).DeepCopy()
 	r.Spec.Replicas = &replicaSet
 	require.NoError(b, b.typed.Tracker().Update(replicaSetsResource, r, namespace))
 }
 
-// image changes a daemon's Deployment.
-func (b *waitingBed) image(daemon, image string) {
+// deployment changes a daemon's Deployment.
+func (b *waitingBed) deployment(daemon string, edit func(*appsv1.Deployment)) {
 	x, err := b.typed.Tracker().Get(deploymentsResource, namespace, daemon)
 	require.NoError(b, err)
 	d := x.(*appsv1.Deployment).DeepCopy()
-	d.Spec.Template.Spec.Containers[0].Image = image
+	edit(d)
 	require.NoError(b, b.typed.Tracker().Update(deploymentsResource, d, namespace))
+}
+
+func (b *waitingBed) image(daemon, image string) {
+	b.deployment(daemon, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
 
 func (b *waitingBed) noMons() {
@@ -358,6 +360,65 @@ func TestTheImageIsJudgedBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out.Waits, "not all monitors are of release 20 yet")
 	require.Equal(t, []string{"ask ceph:2"}, b.log)
+}
+
+// TestTheImageOfAMonIsJudgedBefore, by rules of its own: none goes back, and none leaves out a release.
+func TestTheImageOfAMonIsJudgedBefore(t *testing.T) {
+	for says, want := range map[string]struct{ refused, waits string }{
+		"ceph version 16.2.15 (2c) pacific (stable)": {refused: "none can go back to Ceph 16.2.15"},
+		"ceph version 18.2.7 (2c) reef (stable)":     {},
+		"ceph version 20.2.4 (2c) tentacle (stable)": {},
+		"ceph version 21.2.0 (2c) umbrella (stable)": {refused: "more than 2 releases newer than 18"},
+		"nothing of the kind":                        {waits: "to say which version it is"},
+	} {
+		b := newWaitingBed(t)
+		b.image("mon.c", "ceph:2")
+		in := b.replacement(b.look(activities.SurveyInput{}))
+		require.Equal(t, []string{"mon.c"}, keysOf(in.OSDs))
+		b.says = says
+		out, err := b.osdSets.Rehearse(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, want.refused != "", out.Refused != nil, "%s: %+v", says, out)
+		if out.Refused != nil {
+			require.Equal(t, "image of Deployment mon.c", out.Refused.Field)
+			require.Contains(t, out.Refused.Allowed, want.refused)
+		}
+		require.Equal(t, want.waits != "", out.Waits != "", "%s: %+v", says, out)
+		require.Contains(t, out.Waits, want.waits)
+		require.Equal(t, []string{"ask ceph:2"}, b.log)
+	}
+}
+
+// TestRooksWordCountsWhereNobodyMayAsk: Rook has run the image to learn its version, and says it on what it gives that
+// image to.
+func TestRooksWordCountsWhereNobodyMayAsk(t *testing.T) {
+	const wrote = `{"f:metadata":{"f:labels":{"f:ceph-version":{}}},` +
+		`"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"osd\"}":{"f:image":{}}}}}}}`
+	for says, want := range map[string]struct{ refused, waits string }{
+		"":          {waits: "annotate deployment mon.c lockkeeper.io/version-of-image=18.2.7"},
+		"nonsense":  {waits: "annotate deployment mon.c lockkeeper.io/version-of-image=18.2.7"},
+		"18.2.7-0":  {},
+		"16.2.15-0": {refused: "none can go back to Ceph 16.2.15"},
+	} {
+		b := newWaitingBed(t)
+		b.image("mon.c", "ceph:2")
+		b.typed.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("no right"))
+		})
+		in := b.replacement(b.look(activities.SurveyInput{}))
+		b.deployment("mon.c", func(d *appsv1.Deployment) {
+			d.Labels = map[string]string{kube.RookVersionLabel: says}
+			d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "rook", FieldsV1: metav1.NewFieldsV1(wrote)}}
+		})
+		out, err := b.osdSets.Rehearse(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, want.refused != "", out.Refused != nil, "%q: %+v", says, out)
+		if out.Refused != nil {
+			require.Contains(t, out.Refused.Allowed, want.refused)
+		}
+		require.Equal(t, want.waits != "", out.Waits != "", "%q: %+v", says, out)
+		require.Contains(t, out.Waits, want.waits)
+	}
 }
 
 // TestRestartWindows: in between nothing goes, a window that makes no sense is named, and nothing goes because of it.

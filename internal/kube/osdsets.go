@@ -148,19 +148,19 @@ func OSDAvailable(d *appsv1.Deployment) bool {
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1 && s.Replicas == 1
 }
 
-// OSDContainer is the container of a pod that runs the OSD: the one that Rook calls "osd", or the first; nil: there is
-// none.
-func OSDContainer(spec *corev1.PodSpec) *corev1.Container {
+// DaemonContainer is the container of a pod that runs the OSD or the mon: the one that Rook calls "osd" or "mon", or
+// the first; nil: there is none.
+func DaemonContainer(spec *corev1.PodSpec) *corev1.Container {
 	if len(spec.Containers) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "osd" })
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "osd" || c.Name == "mon" })
 	return &spec.Containers[max(i, 0)]
 }
 
-// OSDImage is the image of an OSD's own container.
-func OSDImage(spec *corev1.PodSpec) string {
-	if c := OSDContainer(spec); c != nil {
+// DaemonImage is the image of that container.
+func DaemonImage(spec *corev1.PodSpec) string {
+	if c := DaemonContainer(spec); c != nil {
 		return c.Image
 	}
 	return ""

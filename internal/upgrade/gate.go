@@ -42,8 +42,7 @@ func Judge(c Cluster, next Version) Verdict {
 	required := ReleaseNamed(c.RequiredOfOSDs)
 	switch {
 	case required == 0:
-		return Verdict{Waits: fmt.Sprintf("which release every OSD has is not known: require_osd_release is %q",
-			c.RequiredOfOSDs)}
+		return Verdict{Waits: c.unknownOSDs()}
 	case next.Release-required > mostReleases && next.Release-c.Oldest.Release <= mostReleases:
 		return Verdict{Waits: fmt.Sprintf("require_osd_release is still %s (%d), and Ceph %s takes %d at least; every OSD "+
 			"has it: `ceph osd require-osd-release`",
@@ -59,6 +58,32 @@ func Judge(c Cluster, next Version) Verdict {
 		return Verdict{Waits: c.Elsewhere}
 	}
 	return Verdict{}
+}
+
+// JudgeMon tells whether a monitor may be started with a version. Somebody else's upgrade is no reason against it: it
+// is part of one. A monitor would start beside OSDs of any age, but nobody tests more than two releases.
+func JudgeMon(c Cluster, next Version) Verdict {
+	required := ReleaseNamed(c.RequiredOfOSDs)
+	switch {
+	case c.Mons == 0:
+		return Verdict{Waits: "which release the monitors have at least is not known"}
+	case next.Release < c.Mons:
+		return Verdict{Refused: fmt.Sprintf("all monitors are of release %d at least, and none can go back to Ceph %s",
+			c.Mons, next)}
+	case next.Release-c.Mons > mostReleases:
+		return Verdict{Refused: fmt.Sprintf("Ceph %s is more than %d releases newer than %d, which a monitor may still be "+
+			"of: take one in between first", next, mostReleases, c.Mons)}
+	case required == 0:
+		return Verdict{Waits: c.unknownOSDs()}
+	case next.Release-required > mostReleases:
+		return Verdict{Waits: fmt.Sprintf("require_osd_release is still %s (%d), more than %d releases behind monitors of "+
+			"Ceph %s: OSDs first, and then `ceph osd require-osd-release`", c.RequiredOfOSDs, required, mostReleases, next)}
+	}
+	return Verdict{}
+}
+
+func (c Cluster) unknownOSDs() string {
+	return fmt.Sprintf("which release every OSD has is not known: require_osd_release is %q", c.RequiredOfOSDs)
 }
 
 func sorted(m map[string]Version) []string { return slices.Sorted(maps.Keys(m)) }

@@ -122,8 +122,46 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestCephsRulesHold: whatever people do between batches, no OSD is ever started against a rule of Ceph's, and who
-// keeps to the rules gets to the end.
+func TestJudgeMon(t *testing.T) {
+	for name, test := range map[string]struct {
+		c              Cluster
+		next           Version
+		refused, waits string
+	}{
+		"a patch":         {c: Cluster{Mons: 18, RequiredOfOSDs: "reef"}, next: Version{18, 2, 7}},
+		"back by a patch": {c: Cluster{Mons: 18, RequiredOfOSDs: "reef"}, next: Version{18, 2, 1}},
+		"two releases":    {c: Cluster{Mons: 16, RequiredOfOSDs: "pacific"}, next: Version{18, 2, 7}},
+		"OSDs are behind": {c: Cluster{Mons: 18, RequiredOfOSDs: "pacific"}, next: Version{18, 2, 7}},
+		"OSDs first": {
+			c: Cluster{Mons: 18, RequiredOfOSDs: "pacific"}, next: Version{20, 2, 4}, waits: "OSDs first",
+		},
+		"one is left out": {
+			c: Cluster{Mons: 16, RequiredOfOSDs: "pacific"}, next: Version{20, 2, 4}, refused: "take one in between",
+		},
+		"back": {
+			c: Cluster{Mons: 20, RequiredOfOSDs: "reef"}, next: Version{18, 2, 7}, refused: "none can go back to Ceph 18.2.7",
+		},
+		"mons are not known": {
+			c: Cluster{RequiredOfOSDs: "reef"}, next: Version{18, 2, 7}, waits: "which release the monitors",
+		},
+		"OSDs are not known": {c: Cluster{Mons: 18}, next: Version{18, 2, 7}, waits: "which release every OSD has"},
+		"part of an upgrade": {
+			c:    Cluster{Mons: 18, RequiredOfOSDs: "reef", Elsewhere: "the upgrade of the mons is under way"},
+			next: Version{18, 2, 7},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := JudgeMon(test.c, test.next)
+			require.Equal(t, test.refused != "", is.Refused != "", "%+v", is)
+			require.Equal(t, test.waits != "", is.Waits != "", "%+v", is)
+			require.Contains(t, is.Refused, test.refused)
+			require.Contains(t, is.Waits, test.waits)
+		})
+	}
+}
+
+// TestCephsRulesHold: whatever people do between batches, no OSD and no monitor is ever started against a rule of
+// Ceph's, and who keeps to the rules gets to the end.
 func TestCephsRulesHold(t *testing.T) {
 	names := map[int]string{16: "pacific", 17: "quincy", 18: "reef", 19: "squid", 20: "tentacle"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -152,13 +190,22 @@ func TestCephsRulesHold(t *testing.T) {
 			}
 			return is
 		}
+		askMons := func(next Version) Verdict {
+			is := JudgeMon(Cluster{Mons: mons, RequiredOfOSDs: names[required]}, next)
+			if is == (Verdict{}) {
+				require.GreaterOrEqual(t, next.Release, mons, "a monitor went back")
+				require.LessOrEqual(t, next.Release, min(mons, required)+2, "a release was skipped")
+				mons = next.Release
+			}
+			return is
+		}
 		version := rapid.Custom(func(t *rapid.T) Version {
 			return Version{rapid.IntRange(16, 20).Draw(t, "release"), 2, rapid.IntRange(0, 2).Draw(t, "patch")}
 		})
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "who") {
 			case 0:
-				mons = min(mons+1, 20)
+				askMons(version.Draw(t, "of the mons"))
 			case 1: // Ceph refuses more
 				required = max(required, min(oldest().Release, mons))
 			default:
@@ -169,7 +216,9 @@ func TestCephsRulesHold(t *testing.T) {
 		for end := 0; oldest().Release < 20; end++ {
 			require.Less(t, end, 10, "it stands still at %v, mons %d, required %d", osds, mons, required)
 			next := Version{min(required+2, 20), 2, 2}
-			mons = max(mons, next.Release)
+			if mons < next.Release {
+				require.Equal(t, Verdict{}, askMons(next))
+			}
 			for _, osd := range sorted(osds) {
 				if osds[osd].Compare(next) < 0 {
 					require.Equal(t, Verdict{}, ask(osd, next))

@@ -137,6 +137,14 @@ func TestBadInputIsRefused(t *testing.T) {
 			"long-announcement", `{ceph: {announcementTimeout: 2h}}`, "spec.ceph.announcementTimeout",
 			"must be a duration between 0s (a cordon opens nothing) and 1h",
 		},
+		{
+			"no-crontab", `{ceph: {restartWindows: [{schedule: nightly, duration: 6h}]}}`, "spec.ceph.restartWindows[0].schedule",
+			"five fields of a crontab",
+		},
+		{
+			"short-window", `{ceph: {restartWindows: [{schedule: 0 22 * * *, duration: 1s}]}}`,
+			"spec.ceph.restartWindows[0].duration", "between 1m and 168h",
+		},
 		{"empty-regex", `{ceph: {pgHealthyRegex: ""}}`, "spec.ceph.pgHealthyRegex", "at least 1 chars long"},
 		{
 			"broken-regex", `{ceph: {pgHealthyRegex: "^active(+clean"}}`, "spec.ceph.pgHealthyRegex",
