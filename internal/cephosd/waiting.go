@@ -140,12 +140,15 @@ func (w waiting) survey(ctx context.Context, in activities.SurveyInput) (activit
 	if w.ref.ProgressDeadline > 0 {
 		out.Rules.ProgressDeadline = w.ref.ProgressDeadline
 	}
-	opened, wrong := kube.RestartWindows(s.policy)
-	if wrong != nil {
+	switch opened, wrong := kube.RestartWindows(s.policy); {
+	case wrong == nil:
+		keepTo(&out.Rules, opened)
+	case len(in.LetGo) == 0:
 		out.Refused = errorsOf([]*input.Error{wrong})
 		return out, nil
+	default: // what went is awaited first
+		out.Rules.Shut = true
 	}
-	keepTo(&out.Rules, opened)
 	c, unavailable, err := w.ask(ctx, s.key, s.concernsMons(in.LetGo))
 	if out.Unavailable = unavailable; err != nil || unavailable != "" {
 		return out, err

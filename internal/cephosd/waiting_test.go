@@ -446,6 +446,9 @@ func TestRestartWindows(t *testing.T) {
 	require.Len(t, s.Refused, 1)
 	require.Equal(t, "spec.ceph.restartWindows[0].schedule", s.Refused[0].Field)
 	require.Empty(t, s.Next.OSDs)
+	s = b.look(activities.SurveyInput{LetGo: []activities.LetGo{{Key: "osd.0"}}})
+	require.Empty(t, s.Refused, "what went is awaited all the same")
+	require.True(t, s.Rules.Shut)
 }
 
 // TestAnotherPodOfTheNameStays: a StatefulSet makes the next pod under the name of the last one. Between the look and
