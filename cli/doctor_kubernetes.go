@@ -17,6 +17,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/windows"
 )
 
 // Versions: below the least something that is needed is missing; tested is what README says.
@@ -140,6 +141,20 @@ func (d *Doctor) lookPolicies(ctx context.Context) {
 			names = append(names, d.policies[i].Namespace+"/"+d.policies[i].Name)
 		}
 		d.ok("%s", some(names, mostNames))
+		d.eachOfCeph(ctx, d.windows)
+	}
+}
+
+// windows that make no sense the API server cannot tell from others in all cases.
+func (d *Doctor) windows(_ context.Context, p *v1alpha1.MaintenancePolicy, name string) {
+	all, wrong := kube.RestartWindows(p)
+	if wrong != nil {
+		d.found(FoundBroken, name+": "+wrong.Error(), "mend it: until then nothing gets its turn that waits to be restarted")
+		return
+	}
+	if open, change := windows.Open(all, d.Now()); !open && change.IsZero() {
+		d.found(FoundWarning, name+": none of spec.ceph.restartWindows will ever open", "mend or remove them: until then "+
+			"nothing gets its turn that waits to be restarted")
 	}
 }
 

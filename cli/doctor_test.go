@@ -164,6 +164,11 @@ func TestDoctor(t *testing.T) {
 			"no storage is guarded",
 			"deploy/examples/maintenancepolicy.yaml",
 		},
+		"window that makes no sense": {
+			func(i *installation) { i.restartWindow("0 25 * * *") },
+			[]string{"policies"},
+			`rook-ceph/rook-ceph: spec.ceph.restartWindows[0].schedule: "0 25 * * *": must be`, "mend it",
+		},
 		"fencing": {func(i *installation) {
 			i.policy.Spec.Fencing.API = v1alpha1.FencingClusterAPI
 			i.problems = []machines.Problem{{Message: "2 of 6 nodes have none", Remedy: "mend it"}}

@@ -97,7 +97,7 @@ func (c *Command) wish(ctx context.Context, e *PodExplanation) {
 		at := slices.IndexFunc(wishes, func(w kube.StorageWish) bool { return w.Pod == e.Pod })
 		if err == nil && at >= 0 {
 			p := policyStatus(&policies[i], e.At)
-			p.Restarts = kube.RestartMode(&policies[i])
+			p.restarts(&policies[i])
 			e.Wish, e.Turn = &wishes[at], p.turn()
 			return
 		}

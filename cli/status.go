@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/windows"
 )
 
 // Status is the state of all storage clusters, or of what concerns one node. Its field names are stable: scripts rely
@@ -74,6 +75,10 @@ type PolicyStatus struct {
 	Wishes []kube.StorageWish `json:"wishes,omitempty"`
 	// Restarts is what becomes of them.
 	Restarts v1alpha1.RestartMode `json:"restarts,omitempty"`
+	// RestartsFrom is when the next window opens in which they may go; zero: one is open.
+	RestartsFrom time.Time `json:"restartsFrom,omitzero"`
+	// RestartsNever says why none will ever open.
+	RestartsNever string `json:"restartsNever,omitempty"`
 	// NotKept says why nobody keeps the rest up to date, if that is known.
 	NotKept string `json:"notKept,omitempty"`
 	asked   time.Time
@@ -259,7 +264,26 @@ func (c *Command) wishes(ctx context.Context, s *Status, p *v1alpha1.Maintenance
 		return
 	}
 	last := &s.Policies[len(s.Policies)-1]
-	last.Wishes, last.Restarts = wishes, kube.RestartMode(p)
+	last.Wishes = wishes
+	last.restarts(p)
+}
+
+// restarts says what becomes of what waits, and when.
+func (p *PolicyStatus) restarts(of *v1alpha1.MaintenancePolicy) {
+	p.Restarts = kube.RestartMode(of)
+	if p.Restarts == v1alpha1.RestartsObserve {
+		return
+	}
+	all, wrong := kube.RestartWindows(of)
+	if wrong != nil {
+		p.RestartsNever = wrong.Field + " makes no sense, says lockkeeper doctor"
+		return
+	}
+	if open, change := windows.Open(all, p.asked); !open && change.IsZero() {
+		p.RestartsNever = "none of spec.ceph.restartWindows will ever open"
+	} else if !open {
+		p.RestartsFrom = change
+	}
 }
 
 func policyStatus(p *v1alpha1.MaintenancePolicy, at time.Time) PolicyStatus {

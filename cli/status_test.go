@@ -30,11 +30,21 @@ func TestStatusText(t *testing.T) {
 		"storage-silent": silent,
 		"evicting":       evicting,
 		"wishes":         wished,
-		"kept":           func() *world { return asOf(time.Minute) },
-		"not-kept":       func() *world { return asOf(12 * time.Minute) },
-		"no-worker":      func() *world { w := asOf(time.Minute); w.keeperAway = ErrNoWorker; return w },
-		"away-for-long":  func() *world { w := asOf(12 * time.Minute); w.temporalAway = errAway; return w },
-		"away-just-now":  func() *world { w := asOf(time.Minute); w.temporalAway = errAway; return w },
+		"wishes-later": func() *world {
+			w := wished()
+			w.restartWindow("0 2 1 1 *")
+			return w
+		},
+		"wishes-never": func() *world {
+			w := wished()
+			w.restartWindow("0 25 * * *")
+			return w
+		},
+		"kept":          func() *world { return asOf(time.Minute) },
+		"not-kept":      func() *world { return asOf(12 * time.Minute) },
+		"no-worker":     func() *world { w := asOf(time.Minute); w.keeperAway = ErrNoWorker; return w },
+		"away-for-long": func() *world { w := asOf(12 * time.Minute); w.temporalAway = errAway; return w },
+		"away-just-now": func() *world { w := asOf(time.Minute); w.temporalAway = errAway; return w },
 		"disowned": func() *world {
 			w := asOf(12 * time.Minute)
 			w.temporalAway = errAway

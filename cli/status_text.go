@@ -174,15 +174,21 @@ const mostWishes = 12
 
 // turn is how what waits gets its turn.
 func (p PolicyStatus) turn() string {
-	job := jobs.RestartWaiting.ID(p.Namespace, p.Name)
+	turn := "by " + jobs.RestartWaiting.ID(p.Namespace, p.Name)
 	switch p.Restarts {
 	case v1alpha1.RestartsAutomatic:
-		return "by " + job
 	case v1alpha1.RestartsObserve:
 		return "when its failure domain opens: restarts is Observe"
-	case v1alpha1.RestartsApprove:
+	default:
+		turn += ", once it is approved"
 	}
-	return "by " + job + ", once it is approved"
+	switch {
+	case p.RestartsNever != "":
+		turn += ", and never: " + p.RestartsNever
+	case !p.RestartsFrom.IsZero():
+		turn += ", from " + when(p.RestartsFrom, p.asked) + " on"
+	}
+	return turn
 }
 
 func (s Status) writeLease(w io.Writer) {
