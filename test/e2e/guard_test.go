@@ -52,6 +52,9 @@ func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []str
 			ts.Check(err)
 			ts.Check(w.rookUpdates(args[0], d))
 		},
+		// run-by KIND OSD: its pod is let go, and the next one made by a controller of that kind: StatefulSet, DaemonSet, or
+		// Deployment again.
+		"run-by": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.runBy(args[0], args[1])) },
 		// judge: from now on the audit log, Ceph's maps and the state of the data are judged.
 		"judge": func(ts *testscript.TestScript, _ bool, _ []string) {
 			osds, err := w.osds()
