@@ -45,5 +45,5 @@ install+=(--fencing MachineDisruptionBudget:machines)
   make_machines
   move_in # and not machines_apart: it puts Temporal last, by which every hold and release goes
 } >&2
-"$work/fencing" --lab "$world" --events "${EVENTS:-20}" --timeout 2s
+lab-in-image --name "$world" "$work/fencing" --lab "$world" --events "${EVENTS:-20}" --timeout 2s
 writer_says

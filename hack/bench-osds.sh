@@ -28,7 +28,7 @@ roll_out() (
     move_in
   } >&2
   # shellcheck disable=SC2086 # several words
-  "$work/rollouts" $arguments
+  lab-in-image --name "$world" "$work/rollouts" $arguments
   writer_says
 )
 

@@ -4,6 +4,7 @@
 # OPENINGS=n how many nodes are cordoned (20), BUSY=n how many OSDs are stopped while the keeper tells JOBS=n jobs (20, 500),
 # DRAINS=n how many nodes are drained (6), IDLE=3m for how long lockkeeper at rest is watched, UNWATCHED=60s for how long nobody
 # watches while everything is evicted, SCALE_EVENTS=n how many OSDs of a thousand are stopped (25), SCALE_BUSY=n while the keeper is busy (5).
+# OSDS_PER_NODE=n has n OSDs on each of the six nodes (1), LAB_CEPH the release.
 # --quick takes a few of each, which tells whether it works, and not how fast it is. --guard measures the guard of deletions alone.
 set -euo pipefail
 programs=(bench scale drains evictions)
@@ -22,7 +23,7 @@ for program in "${programs[@]}"; do
   go -C "$top" build -o "$work/$program" "$part"
 done
 world_at_rest() {
-  enter_world "${BENCH_NAME:-bench}"
+  enter_world "${BENCH_NAME:-bench}" --osds-per-node "${OSDS_PER_NODE:-1}"
   move_in
   machines_apart
 }
@@ -37,10 +38,10 @@ fi
 # First, since two worlds at once would each slow the other down: a thousand OSDs, of a simulated Ceph.
 (cd "$top" && "$work/scale" --events "${SCALE_EVENTS:-25}" --busy "${SCALE_BUSY:-5}" --jobs "${JOBS:-500}")
 world_at_rest >&2
-"$work/bench" --events "${EVENTS:-100}" --openings "${OPENINGS:-20}" --busy "${BUSY:-20}" --jobs "${JOBS:-500}"
+lab-in-image --name "$world" "$work/bench" --events "${EVENTS:-100}" --openings "${OPENINGS:-20}" --busy "${BUSY:-20}" --jobs "${JOBS:-500}"
 # The same world, with lockkeeper behind a proxy that counts its requests; it costs time, so it comes after.
 halt
-"$work/drains" --dir "$work" --lab "$world" --drains "${DRAINS:-6}" --idle "${IDLE:-3m}"
+lab-in-image --name "$world" "$work/drains" --dir "$work" --lab "$world" --drains "${DRAINS:-6}" --idle "${IDLE:-3m}"
 # And at last with everybody evicting.
 evictions
 writer_says

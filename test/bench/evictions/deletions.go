@@ -128,6 +128,8 @@ func (w *world) wishesSeen(ctx context.Context) (all []time.Duration, err error)
 			return nil, err
 		}
 		all = append(all, began.Sub(asked))
+		fmt.Fprintf(os.Stderr, "  %d/%d %s: its wish seen after %s\n", i+1, wishes, d.Name,
+			began.Sub(asked).Round(time.Millisecond))
 		if err := w.annotate(ctx, d, "null"); err != nil {
 			return nil, err
 		}
