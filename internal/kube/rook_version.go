@@ -10,8 +10,12 @@ import (
 // run the image to learn that. Rook: pkg/operator/ceph/controller/label.go.
 const RookVersionLabel = "ceph-version"
 
-// RookVersion is what the label says, if whoever wrote it last wrote the image, too: "18.2.7-0". "": nobody says
-// anything, or the image was changed since by somebody else, who left the label as it was.
+// rookManager is Rook's operator, as the API server notes who wrote a field. It writes the label and the image at once;
+// of others who own both nobody knows that.
+const rookManager = "rook"
+
+// RookVersion is what the label says, if Rook was the last to write both it and the image: "18.2.7-0". "": nobody says
+// anything, or somebody else has written one of them since.
 func RookVersion(workload *metav1.ObjectMeta, template *corev1.PodSpec) string {
 	said, program := workload.Labels[RookVersionLabel], DaemonContainer(template)
 	if said == "" || program == nil {
@@ -22,7 +26,7 @@ func RookVersion(workload *metav1.ObjectMeta, template *corev1.PodSpec) string {
 		fieldpath.KeyByFields("name", program.Name), "image")
 	for _, writer := range workload.ManagedFields {
 		var wrote fieldpath.Set
-		if writer.FieldsV1 == nil || wrote.FromJSON(writer.FieldsV1.GetRawReader()) != nil {
+		if writer.Manager != rookManager || writer.FieldsV1 == nil || wrote.FromJSON(writer.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
 		if wrote.Has(label) && wrote.Has(image) {

@@ -31,9 +31,13 @@ func TestRookVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := metav1.ObjectMeta{Labels: map[string]string{kube.RookVersionLabel: "18.2.7-0"}}
 			for _, f := range test.fields {
-				m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{FieldsV1: metav1.NewFieldsV1(f)})
+				m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{Manager: "rook", FieldsV1: metav1.NewFieldsV1(f)})
 			}
 			require.Equal(t, test.want, kube.RookVersion(&m, template))
+			for i := range m.ManagedFields {
+				m.ManagedFields[i].Manager = "helm"
+			}
+			require.Empty(t, kube.RookVersion(&m, template), "of others nobody knows that they wrote both at once")
 			m.Labels = nil
 			require.Empty(t, kube.RookVersion(&m, template))
 			require.Empty(t, kube.RookVersion(&m, &corev1.PodSpec{}))
