@@ -223,17 +223,16 @@ const templatePath = "spec.podTemplate."
 
 // judgement tells what the API server finds wrong with a pod from its not answering.
 func judgement(err error) (*input.Error, error) {
-	var status apierrors.APIStatus
-	switch {
-	case err == nil, apierrors.IsAlreadyExists(err):
+	if apierrors.IsAlreadyExists(err) {
 		return nil, nil
-	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err),
-		!errors.As(err, &status):
+	}
+	path, message, rejected := kube.Rejection(err)
+	if !rejected {
 		return nil, err
 	}
-	field, message := "spec.podTemplate", status.Status().Message
-	if d := status.Status().Details; d != nil && len(d.Causes) > 0 {
-		field, message = templatePath+d.Causes[0].Field, d.Causes[0].Message
+	field := "spec.podTemplate"
+	if path != "" {
+		field = templatePath + path
 	}
 	return input.Wrong(field, "", "the API server rejects the pod: "+clip(message)), nil
 }

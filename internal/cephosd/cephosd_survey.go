@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -228,13 +227,6 @@ func errorsOf(all []*input.Error) (out []input.Error) {
 }
 
 // clip keeps a text for people short enough for a status.
-func clip(s string) string { return clipTo(s, 250) }
-
-func clipTo(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return strings.TrimSpace(s)
-}
+func clip(s string) string { return input.Clip(s, 250) }
 
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -2,8 +2,6 @@ package cephosd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -125,24 +124,18 @@ func (d deployments) version(
 		}
 		return v, against, nil
 	}
-	if v, known := d.programs.of(d.imageKey()); known {
+	if v, known := d.images.Known(d.imageKey()); known {
 		return v, against, nil
 	}
-	v, against.Waits, err = d.ask(ctx, question{pod: d.asking(x), image: d.ref.Image, orSay: d.orSay()})
+	v, against.Waits, err = d.images.Ask(ctx, cephimage.Question{Pod: d.asking(x), Image: d.ref.Image, OrSay: d.orSay()})
 	if err == nil && against.Waits == "" {
-		d.programs.remember(d.imageKey(), v)
+		d.images.Remember(d.imageKey(), v)
 	}
 	return v, against, err
 }
 
 // imageKey is that of the image's version among those that are remembered.
-func (d deployments) imageKey() string { return d.ref.Namespace + "/" + imageHash(d.ref.Image) }
-
-// imageHash stands for an image in names and labels.
-func imageHash(image string) string {
-	sum := sha256.Sum256([]byte(image))
-	return "image-" + hex.EncodeToString(sum[:8])
-}
+func (d deployments) imageKey() string { return d.ref.Namespace + "/" + cephimage.Hash(d.ref.Image) }
 
 // orSay tells a person what else they can do.
 func (d deployments) orSay() string {
@@ -162,7 +155,7 @@ func (d deployments) asking(x *appsv1.Deployment) *corev1.Pod {
 	owner := metav1.OwnerReference{
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: x.Name, UID: x.UID, Controller: new(true),
 	}
-	pod := askingPod(x.Namespace, imageHash(d.ref.Image), spec, owner)
+	pod := cephimage.Pod(x.Namespace, cephimage.Hash(d.ref.Image), spec, owner)
 	pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
 	return pod
 }
@@ -173,7 +166,7 @@ func (d deployments) troubleOf(ctx context.Context, r *restarting, seen cephclus
 	if at < 0 {
 		return "", nil
 	}
-	has, _ := d.programs.of(d.imageKey())
+	has, _ := d.images.Known(d.imageKey())
 	if said, err := upgrade.ParseVersion(d.ref.CephVersion); err == nil {
 		has = said
 	}

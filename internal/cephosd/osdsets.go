@@ -16,6 +16,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -44,13 +45,13 @@ type OSDSets struct {
 	api   client.Client
 	ceph  Ceph
 
-	rights   *rights // nil: not looked at
-	programs programs
+	rights *rights // nil: not looked at
+	images *cephimage.Images
 }
 
 // New makes OSDSets. Both clients are of one API server, and api knows the scheme of package kube.
 func New(typed kubernetes.Interface, api client.Client, ceph Ceph) *OSDSets {
-	return &OSDSets{typed: typed, api: api, ceph: ceph}
+	return &OSDSets{typed: typed, api: api, ceph: ceph, images: cephimage.New(typed)}
 }
 
 // kind is what the two kinds of sets do differently.

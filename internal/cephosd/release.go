@@ -12,6 +12,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -116,11 +117,11 @@ func (c cephOSD) version(
 	ctx context.Context, s *state, seen cephcluster.Versions, o podspec.OSD,
 ) (v upgrade.Version, against activities.Rehearsal, err error) {
 	template := c.ref.Namespace + "/" + s.Hash
-	if v, known := c.programs.of(template); known {
+	if v, known := c.images.Known(template); known {
 		return v, against, nil
 	}
 	if v, known := s.runs(seen); known {
-		c.programs.remember(template, v)
+		c.images.Remember(template, v)
 		return v, against, nil
 	}
 	if s.said() != "" { // not remembered: who said it may take it back
@@ -130,9 +131,9 @@ func (c cephOSD) version(
 		}
 		return v, against, nil
 	}
-	v, against.Waits, err = c.ask(ctx, question{pod: s.asking(o), image: s.image(), orSay: s.orSay()})
+	v, against.Waits, err = c.images.Ask(ctx, cephimage.Question{Pod: s.asking(o), Image: s.image(), OrSay: s.orSay()})
 	if err == nil && against.Waits == "" {
-		c.programs.remember(template, v)
+		c.images.Remember(template, v)
 	}
 	return v, against, err
 }
@@ -163,7 +164,7 @@ func (s *state) runs(seen cephcluster.Versions) (upgrade.Version, bool) {
 // asking is a pod that asks the template's image for its version.
 func (s *state) asking(o podspec.OSD) *corev1.Pod {
 	owner := metav1.NewControllerRef(s.CephOSD, v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
-	return askingPod(s.Namespace, s.Hash, &s.rendered(o).Spec, *owner)
+	return cephimage.Pod(s.Namespace, s.Hash, &s.rendered(o).Spec, *owner)
 }
 
 // askedInVain are the pods that ask for a version which nobody has to know any more: the template is another one by
@@ -173,7 +174,7 @@ func (c cephOSD) askedInVain(ctx context.Context, s *state) (pods []*corev1.Pod,
 	if err != nil {
 		return nil, err
 	}
-	_, known := c.programs.of(s.Namespace + "/" + s.Hash)
+	_, known := c.images.Known(s.Namespace + "/" + s.Hash)
 	for i := range list.Items {
 		p := &list.Items[i]
 		if metav1.IsControlledBy(p, s.CephOSD) && (known || s.said() != "" || p.Labels[podspec.VersionLabel] != s.Hash) {
@@ -189,7 +190,7 @@ func (c cephOSD) troubleOf(ctx context.Context, s *state, key string) (string, e
 	if key == "" || !known {
 		return "", nil
 	}
-	has, _ := c.programs.of(c.ref.Namespace + "/" + s.Hash)
+	has, _ := c.images.Known(c.ref.Namespace + "/" + s.Hash)
 	return c.hasAgainst(ctx, s.cluster, s.byID[id], s.image(), has)
 }
 

@@ -225,7 +225,7 @@ func TestTroubleOfTheCanary(t *testing.T) {
 	require.Empty(t, ask("a:/y"), "of another one")
 	require.Empty(t, ask(""), "nobody asked")
 	b.ceph.osds[0].Slow = false
-	b.osdSets.programs.remember(namespace+"/"+b.set().Hash, upgrade.Version{Release: 18, Minor: 2, Patch: 7})
+	b.osdSets.images.Remember(namespace+"/"+b.set().Hash, upgrade.Version{Release: 18, Minor: 2, Patch: 7})
 	require.Equal(t, "osd.0 runs Ceph 18.2.4, and ceph:1 has 18.2.7", ask("a:/x"))
 	b.ceph.versions.OSDs[0] = upgrade.Version{Release: 18, Minor: 2, Patch: 7}
 	require.Empty(t, ask("a:/x"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
@@ -118,7 +119,7 @@ func (c cephOSD) emit(ctx context.Context, cr *cephv1alpha1.CephOSD, n news, sin
 			APIVersion: cephv1alpha1.GroupVersion.String(), Kind: cephv1alpha1.Kind, Namespace: cr.Namespace, Name: cr.Name,
 			UID: cr.UID, ResourceVersion: cr.ResourceVersion,
 		},
-		Reason: n.reason, Message: clipTo(n.message, mostOfEvent), Type: n.kind,
+		Reason: n.reason, Message: input.Clip(n.message, mostOfEvent), Type: n.kind,
 		Source: corev1.EventSource{Component: kube.FieldOwner}, ReportingController: "lockkeeper.io/update-osds",
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	cephv1alpha1 "github.com/lockkeeper/lockkeeper/api/ceph/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/input"
 )
 
 // Reasons, as they appear in status, conditions and events, beside those for which a rollout holds back
@@ -181,7 +182,7 @@ func phrase(r activities.OSDSetReport) string {
 	if r.Message == "" {
 		return r.Phase
 	}
-	return clipTo("waits for "+r.Message, 500) // which may end with a command to copy
+	return input.Clip("waits for "+r.Message, 500) // which may end with a command to copy
 }
 
 // ended says that nobody works on it any more, and how to begin anew.

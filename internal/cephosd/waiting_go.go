@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
+	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
@@ -247,8 +248,8 @@ func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activ
 		return out, err
 	}
 	field := fmt.Sprintf("image of %s %s", wants.ref.Kind, wants.ref.Name)
-	key := w.ref.Namespace + "/" + imageHash(image)
-	v, known := w.programs.of(key)
+	key := w.ref.Namespace + "/" + cephimage.Hash(image)
+	v, known := w.images.Known(key)
 	switch {
 	case wants.said != "":
 		if v, err = upgrade.ParseVersion(wants.said); err != nil {
@@ -258,15 +259,15 @@ func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activ
 		}
 	case !known:
 		spec := wants.template.Spec.DeepCopy()
-		pod := askingPod(w.ref.Namespace, imageHash(image), spec, wants.ref)
+		pod := cephimage.Pod(w.ref.Namespace, cephimage.Hash(image), spec, wants.ref)
 		pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
 		orSay := fmt.Sprintf("; who knows its version can say so: kubectl -n %s annotate %s %s %s=18.2.7", w.ref.Namespace,
 			strings.ToLower(wants.ref.Kind), wants.ref.Name, saidOnOwner)
-		asks := question{pod: pod, image: image, orSay: orSay, said: wants.rook}
-		if v, out.Waits, err = w.OSDSets.ask(ctx, asks); err != nil || out.Waits != "" {
+		asks := cephimage.Question{Pod: pod, Image: image, OrSay: orSay, Said: wants.rook}
+		if v, out.Waits, err = w.images.Ask(ctx, asks); err != nil || out.Waits != "" {
 			return out, err
 		}
-		w.programs.remember(key, v)
+		w.images.Remember(key, v)
 	}
 	verdict := n.verdict(seen, func(id int) bool { return c.byID[osdName(id)].Up }, v)
 	if verdict.Refused != "" {

@@ -3,7 +3,10 @@
 // function, so that the command line, the workflows and the activities refuse the same things with the same words.
 package input
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Error says which field has which value, and what is allowed.
 type Error struct{ Field, Value, Allowed string }
@@ -17,4 +20,12 @@ func Wrong(field, value, allowed string) *Error {
 		value = string(r[:most]) + "…"
 	}
 	return &Error{Field: field, Value: value, Allowed: allowed}
+}
+
+// Clip keeps a text for people short, at most that many characters.
+func Clip(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return strings.TrimSpace(text)
 }
