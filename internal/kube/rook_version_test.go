@@ -31,7 +31,8 @@ func TestRookVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := metav1.ObjectMeta{Labels: map[string]string{kube.RookVersionLabel: "18.2.7-0"}}
 			for _, f := range test.fields {
-				m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{Manager: "rook", FieldsV1: metav1.NewFieldsV1(f)})
+				entry := metav1.ManagedFieldsEntry{Manager: "rook", FieldsV1: metav1.NewFieldsV1(f)}
+				m.ManagedFields = append(m.ManagedFields, entry)
 			}
 			require.Equal(t, test.want, kube.RookVersion(&m, template))
 			for i := range m.ManagedFields {
