@@ -39,7 +39,8 @@ type monSchedule struct {
 
 // monKinds are what may happen, as often as they are listed.
 var monKinds = strings.Split("migrate,migrate,migrate,migrate,one less,claims,claims,ssd,paths,count,count,zones,"+
-	"zones,image,image,drain mon,drain mon,bad spec,good spec,kill,kill,kill,kill newcomer,revive,node dies,"+
+	"zones,image,image,release,wrong release,wrong release,withheld,drain mon,drain mon,bad spec,good spec,kill,kill,"+
+	"kill,kill newcomer,revive,node dies,"+
 	"kubelet dies,kubelet dies,successor dies,successor is silent,delete node,forget node,nodes return,nodes return,"+
 	"cordon,cordon,cordon all,uncordon,full,room,class dies,class lives,shy,not shy,abort,pause,resume,kill job,"+
 	"cancel job,"+
@@ -389,6 +390,15 @@ func (d *monDisorder) person(e event) bool {
 		})
 	case "image":
 		d.w.Spec("another image", func(s *v1alpha1.CephMonSpec) { s.PodTemplate.Image = fmt.Sprint("ceph:", 2+e.Which%3) })
+	case "release", "wrong release":
+		images := []string{"ceph:20.2.4"}
+		if e.Kind == "wrong release" {
+			images = []string{"ceph:16.2.15", "ceph:23.2.0"}
+		}
+		image := images[e.Which%len(images)]
+		d.w.Spec("image "+image, func(s *v1alpha1.CephMonSpec) { s.PodTemplate.Image = image })
+	case "withheld":
+		d.w.Withhold(fmt.Sprint("ceph:", 2+e.Which%3), e.Which%2 == 0)
 	case "bad spec", "good spec":
 		d.goodSpec(e.Kind == "good spec")
 	case "spec and kill": // and the next job finds a spec that it refuses
@@ -467,8 +477,12 @@ func (d *monDisorder) rest() (stuck []string) {
 	if d.revive {
 		d.w.Revive()
 	}
+	for image := 2; image <= 4; image++ {
+		d.w.Withhold(fmt.Sprint("ceph:", image), false)
+	}
 	if !d.deleted {
 		d.goodSpec(true)
+		d.w.FitImage()
 	}
 	for range 60 {
 		for _, node := range d.Nodes() {

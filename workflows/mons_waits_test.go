@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/monplan"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 	"github.com/lockkeeper/lockkeeper/test/sim/mons"
 	"github.com/lockkeeper/lockkeeper/workflows"
@@ -240,6 +242,82 @@ func TestLateNewcomer(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Contains(s, w.Acts(), "mon rm d", "it was in the monmap: otherwise this proves nothing")
 		require.Equal(s, []string{"a", "b", "c"}, w.Names())
+	})
+}
+
+// The spec gets an image with which no mon starts: the job is refused before any mon gets it, and a plan asks nobody.
+// One whose version nobody knows waits until a person says it.
+func TestImageThatMonsCannotTake(t *testing.T) {
+	t.Parallel()
+	own := fiveZones
+	own.Own = true
+	simulated(t, sim.Options{}, own, func(s *scene, w *mons.World) {
+		give := func(image string) {
+			w.Spec(image, func(spec *v1alpha1.CephMonSpec) { spec.PodTemplate.Image = image })
+		}
+		done := func() []string { // beside asking
+			return slices.DeleteFunc(w.Acts(), func(act string) bool { return strings.Contains(act, " pod version-of-") })
+		}
+		for image, why := range map[string]string{
+			"ceph:16.2.15": "none can go back to Ceph 16.2.15", "ceph:23.2.0": "take one in between first",
+		} {
+			give(image)
+			plan, err := w.Mons().Plan(s.Context(), mons.Ref, monplan.Mode{})
+			require.NoError(s, err)
+			require.Contains(s, strings.Join(plan.Survey.Warnings, "\n"), "is asked before any mon gets it")
+			require.Empty(s, w.Asking())
+			out := s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+			require.Equal(s, workflows.OutcomeRefused, out.Outcome)
+			require.Contains(s, out.Why, "spec.podTemplate.image "+image)
+			require.Contains(s, out.Why, why)
+			plan, err = w.Mons().Plan(s.Context(), mons.Ref, monplan.Mode{})
+			require.NoError(s, err)
+			require.Contains(s, plan.Survey.Step.Why, why, "by now it is known")
+			require.Empty(s, done())
+		}
+		w.Withhold("ceph:2", true)
+		give("ceph:2")
+		run := s.migrate(workflows.MigrateMonsInput{})
+		time.Sleep(5 * time.Minute)
+		require.Contains(s, s.migrateStatus().WaitsFor, "ErrImagePull")
+		require.Empty(s, done())
+		w.Say("18.2.9")
+		restarted := func() bool { return slices.Contains(w.Acts(), "patch rook-ceph-mon-a") }
+		require.True(s, s.Await(10*time.Minute, restarted), "%+v", s.migrateStatus())
+		out := s.awaitMigration(run, time.Hour)
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Empty(s, w.Whole())
+	})
+}
+
+// The spec gets an image with which no mon starts right after the look at another one: no mon gets it.
+func TestTheImageChangesRightBeforeARestart(t *testing.T) {
+	t.Parallel()
+	own := fiveZones
+	own.Own = true
+	simulated(t, sim.Options{}, own, func(s *scene, w *mons.World) {
+		give := func(image string) {
+			w.Spec(image, func(spec *v1alpha1.CephMonSpec) { spec.PodTemplate.Image = image })
+		}
+		var once sync.Once
+		s.update(func() {
+			s.onAttempt = func(_ int, info activity.Info) {
+				if info.ActivityType.Name == "CarryOutMon" {
+					once.Do(func() { give("ceph:16.2.15") })
+				}
+			}
+		})
+		give("ceph:2")
+		run := s.migrate(workflows.MigrateMonsInput{})
+		time.Sleep(time.Minute)
+		require.NotContains(s, w.Acts(), "patch rook-ceph-mon-a")
+		give("ceph:2")
+		out := s.awaitMigration(run, time.Hour)
+		for out.Outcome == workflows.OutcomeRefused { // it was over by then
+			out = s.awaitMigration(s.migrate(workflows.MigrateMonsInput{}), time.Hour)
+		}
+		require.Equal(s, workflows.OutcomeDone, out.Outcome, out.Why)
+		require.Empty(s, w.Whole())
 	})
 }
 

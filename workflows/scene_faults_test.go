@@ -260,6 +260,9 @@ func (s *scene) crashWorker(down bool) {
 		}
 		s.dying = nil
 	})
+	if s.monSim != nil {
+		s.monSim.AnotherWorker()
+	}
 	for _, x := range s.sights {
 		x.Unguarded(map[bool]time.Duration{true: forever, false: 30 * time.Second}[down])
 		if !down {

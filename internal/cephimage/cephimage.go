@@ -68,6 +68,13 @@ type Question struct {
 	Said  string // what counts where such a pod is rejected; "": nothing does
 }
 
+// SaidOnOwner is the annotation of whatever a daemon's pods are made of (a Deployment, a StatefulSet, a DaemonSet, a
+// CephMon) by which a person says which version of Ceph its image has.
+const SaidOnOwner = "lockkeeper.io/version-of-image"
+
+// AskedForAtMost is how long a pod that asks may wait for its image when its job has ended meanwhile, in seconds.
+const AskedForAtMost = 60 * 60
+
 // askFor is how long the program may take; an image that has to be fetched takes minutes.
 const askFor = 20 * time.Second
 

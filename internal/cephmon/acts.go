@@ -112,6 +112,9 @@ func (x act) start(ctx context.Context) (storage.Answer, error) {
 		if a := x.quorum(q).MayJoin(x.work.Newcomer); !a.OK { // what Ceph remembers of the quorum does not tell
 			return a, nil
 		}
+		if a, err := x.mayHave(ctx, q); err != nil || !a.OK {
+			return a, err
+		}
 		if a, err := c.OKToAddMon(ctx); err != nil || !a.OK {
 			return a, err
 		}
@@ -369,13 +372,19 @@ func (x act) restartMon(ctx context.Context, mon string) (storage.Answer, error)
 	if err != nil {
 		return storage.Answer{}, err
 	}
+	q, err := c.QuorumStatus(ctx)
+	if err != nil {
+		return storage.Answer{}, err
+	}
+	if a, err := x.mayHave(ctx, q); err != nil || !a.OK {
+		return a, err
+	}
 	if !x.policy.Spec.Ceph.AllowMonQuorumLoss {
 		if a, err := c.OKToStopMon(ctx, mon); err != nil || !a.OK {
 			return a, err
 		}
 		// Ceph's own answer is about the quorum that it remembers: another mon may have died since the look.
-		q, err := c.ProvedQuorum(ctx)
-		if err != nil {
+		if q, err = c.ProvedQuorum(ctx); err != nil {
 			return storage.Answer{}, err
 		}
 		if a := x.quorum(q).Without(mon).EveryZoneUp(); !a.OK {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/activities"
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/ceph"
+	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -34,6 +35,7 @@ type Ceph interface {
 	ProvedQuorum(ctx context.Context) (ceph.QuorumStatus, error)
 	OKToStopMon(ctx context.Context, name string) (storage.Answer, error)
 	OKToAddMon(ctx context.Context) (storage.Answer, error)
+	OSDDump(ctx context.Context) (*ceph.OSDMap, error)
 }
 
 // Remover takes mons out of the monmap of a Ceph cluster, and asks whether it may.
@@ -56,11 +58,12 @@ type Mons struct {
 	typed    kubernetes.Interface
 	api      client.Client
 	clusters Clusters
+	images   *cephimage.Images
 }
 
 // New makes Mons of two clients of one API server and of what connects to Ceph.
 func New(typed kubernetes.Interface, api client.Client, clusters Clusters) *Mons {
-	return &Mons{typed: typed, api: api, clusters: clusters}
+	return &Mons{typed: typed, api: api, clusters: clusters, images: cephimage.New(typed)}
 }
 
 func (m *Mons) ceph(ctx context.Context, key storage.ClusterKey) (Ceph, error) {
@@ -87,6 +90,8 @@ type world struct {
 	service     bool                      // there is a Service of the newcomer
 	others      []string                  // further CephMons of the same policy
 	addresses   map[string]string         // of the monmap
+	release     int                       // the oldest that a mon may have
+	unasked     bool                      // the next step takes an image whose version nobody has asked for yet
 	rook        string                    // the CephCluster of the namespace; "": there is none
 }
 

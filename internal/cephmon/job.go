@@ -30,16 +30,17 @@ var _ activities.Mons = (*Mons)(nil)
 
 // Survey looks, decides what comes next, and writes the status.
 func (m *Mons) Survey(ctx context.Context, ref Ref, memory Memory) (activities.MonSurvey, error) {
-	w, seen, s, err := m.survey(ctx, ref, memory)
+	w, seen, s, err := m.survey(ctx, ref, memory, true)
 	if err != nil || !s.Found {
 		return s, err
 	}
 	return s, m.report(ctx, w, seen, s)
 }
 
-// survey is a look, and what it makes of what the job knows. seen is nil if nothing was looked at.
+// survey is a look, and what it makes of what the job knows. seen is nil if nothing was looked at. asks: an image may
+// be asked for its version, which makes a pod.
 func (m *Mons) survey(
-	ctx context.Context, ref Ref, memory Memory,
+	ctx context.Context, ref Ref, memory Memory, asks bool,
 ) (w *world, seen *monplan.Seen, s activities.MonSurvey, err error) {
 	w, err = m.read(ctx, ref)
 	var wrong *input.Error
@@ -63,6 +64,9 @@ func (m *Mons) survey(
 	}
 	look, err := m.look(ctx, w, memory)
 	if err != nil {
+		return nil, nil, s, err
+	}
+	if look, err = m.judged(ctx, w, look, asks); err != nil {
 		return nil, nil, s, err
 	}
 	s.Step, s.NextID, s.OutSince, s.Counts = monplan.Next(look), look.NextID, outSince(look), counts(look)
@@ -222,7 +226,7 @@ func (w *world) wantsClaims() bool {
 
 // Plan foresees a migration. It changes nothing.
 func (m *Mons) Plan(ctx context.Context, ref Ref, mode monplan.Mode) (activities.MonPlan, error) {
-	w, seen, s, err := m.survey(ctx, ref, Memory{Mode: mode})
+	w, seen, s, err := m.survey(ctx, ref, Memory{Mode: mode}, false)
 	if err == nil && !s.Found {
 		err = fmt.Errorf("CephMon %s: %w", ref, activities.ErrNotFound)
 	}
@@ -231,6 +235,10 @@ func (m *Mons) Plan(ctx context.Context, ref Ref, mode monplan.Mode) (activities
 	}
 	// Not in the status: nobody would hear when a manager is restarted.
 	s.Warnings = append(s.Warnings, w.outOfTouch(*seen)...)
+	if w.unasked {
+		s.Warnings = append(s.Warnings, w.aboutImage("which version of Ceph it has is asked before any mon gets it, and "+
+			"whether these mons can take that"))
+	}
 	foreseen := *seen
 	if foreseen.Work == nil { // what the mons lack, whoever has to mend it
 		foreseen.Elsewhere = ""

@@ -28,7 +28,11 @@ func (m *Mons) Look(ctx context.Context, ref Ref, memory Memory) (monplan.Seen, 
 	if err != nil {
 		return monplan.Seen{}, err
 	}
-	return m.look(ctx, w, memory)
+	seen, err := m.look(ctx, w, memory)
+	if err != nil {
+		return seen, err
+	}
+	return m.judged(ctx, w, seen, true)
 }
 
 func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen, error) {
@@ -48,7 +52,7 @@ func (m *Mons) look(ctx context.Context, w *world, memory Memory) (monplan.Seen,
 		return s, err
 	}
 	s.Now = time.Now()
-	s.Mons, w.addresses = w.mons(q), map[string]string{}
+	s.Mons, w.addresses, w.release = w.mons(q), map[string]string{}, q.MonMap.MinRelease
 	for _, mon := range q.MonMap.Mons {
 		w.addresses[mon.Name] = mon.Address()
 	}

@@ -144,9 +144,6 @@ func (d deployments) orSay() string {
 	return fmt.Sprintf(how, d.ref.Namespace)
 }
 
-// askedForAtMost is how long a pod that asks may wait for its image when the restart was aborted meanwhile, in seconds.
-const askedForAtMost = 60 * 60
-
 // asking is a pod that asks the image for its version where the OSD of a Deployment is to run.
 func (d deployments) asking(x *appsv1.Deployment) *corev1.Pod {
 	spec := x.Spec.Template.Spec.DeepCopy()
@@ -156,7 +153,7 @@ func (d deployments) asking(x *appsv1.Deployment) *corev1.Pod {
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: x.Name, UID: x.UID, Controller: new(true),
 	}
 	pod := cephimage.Pod(x.Namespace, cephimage.Hash(d.ref.Image), spec, owner)
-	pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
+	pod.Spec.ActiveDeadlineSeconds = new(int64(cephimage.AskedForAtMost))
 	return pod
 }
 

@@ -196,16 +196,12 @@ type owner struct {
 	rook     string // and by Rook
 }
 
-// saidOnOwner is the annotation of a Deployment, StatefulSet or DaemonSet by which a person says which version of Ceph
-// its image has.
-const saidOnOwner = "lockkeeper.io/version-of-image"
-
 func (s *waits) owner(x kube.StorageWish) (owner, bool) {
 	kind, name, _ := strings.Cut(x.Owner, "/")
 	of := func(m *metav1.ObjectMeta, t corev1.PodTemplateSpec) (owner, bool) {
 		return owner{
 			ref:      metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: m.UID, Controller: new(true)},
-			template: t, said: m.Annotations[saidOnOwner], rook: kube.RookVersion(m, &t.Spec),
+			template: t, said: m.Annotations[cephimage.SaidOnOwner], rook: kube.RookVersion(m, &t.Spec),
 		}, true
 	}
 	for i := range s.objects.Deployments {
@@ -253,16 +249,16 @@ func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activ
 	switch {
 	case wants.said != "":
 		if v, err = upgrade.ParseVersion(wants.said); err != nil {
-			out.Refused = input.Wrong("metadata.annotations["+saidOnOwner+"] of "+wants.ref.Name, wants.said,
+			out.Refused = input.Wrong("metadata.annotations["+cephimage.SaidOnOwner+"] of "+wants.ref.Name, wants.said,
 				"must be the version of Ceph that the image has, such as 18.2.7")
 			return out, nil //nolint:nilerr // a refusal is an answer
 		}
 	case !known:
 		spec := wants.template.Spec.DeepCopy()
 		pod := cephimage.Pod(w.ref.Namespace, cephimage.Hash(image), spec, wants.ref)
-		pod.Spec.ActiveDeadlineSeconds = new(int64(askedForAtMost))
+		pod.Spec.ActiveDeadlineSeconds = new(int64(cephimage.AskedForAtMost))
 		orSay := fmt.Sprintf("; who knows its version can say so: kubectl -n %s annotate %s %s %s=18.2.7", w.ref.Namespace,
-			strings.ToLower(wants.ref.Kind), wants.ref.Name, saidOnOwner)
+			strings.ToLower(wants.ref.Kind), wants.ref.Name, cephimage.SaidOnOwner)
 		asks := cephimage.Question{Pod: pod, Image: image, OrSay: orSay, Said: wants.rook}
 		if v, out.Waits, err = w.images.Ask(ctx, asks); err != nil || out.Waits != "" {
 			return out, err

@@ -236,6 +236,9 @@ func (s Seen) asked() Step {
 
 // start is the first look at a step that begins.
 func (s Seen) start(w Work, why string) Step {
+	if step, stays := s.Image.begins(w, why); stays {
+		return step
+	}
 	s.Work = &w
 	step, _ := s.goOn(w)
 	if step.Why == "" {

@@ -52,6 +52,8 @@ type Seen struct {
 	Failed []string
 	// Ending: whoever looks is about to stop. A step that is under way goes on, and none begins.
 	Ending bool
+	// Image is what is known of the spec's image, where the next step gives it to a mon.
+	Image Image
 	// Elsewhere says who else looks after these mons: "CephCluster rook-ceph". lockkeeper stands aside then.
 	Elsewhere string
 }

@@ -223,6 +223,21 @@ func TestNext(t *testing.T) {
 			want: "Restart: RestartMon b, AwaitQuorum b",
 		},
 		{
+			what: "another template, of an image that none can start with", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Mons[1].Template, s.Image.Refused = "old", "too old" }},
+			want: "Refuse: mon.b has another pod template than the spec; too old",
+		},
+		{
+			what: "another template, of an image that nobody knows", mons: "a b c",
+			but:  []change{func(s *monplan.Seen) { s.Mons[1].Template, s.Image.Waits = "old", "not asked" }},
+			want: "Wait: mon.b has another pod template than the spec; not asked",
+		},
+		{
+			what: "one is missing, and none can start with the image", mons: "a b", more: "d",
+			but:  []change{func(s *monplan.Seen) { s.Image.Refused = "too old" }},
+			want: "Refuse: the monmap has 2 mons, and the spec says 3; too old",
+		},
+		{
 			what: "another template, and one of the nodes is not ready: the others first", mons: "a b c",
 			but: []change{func(s *monplan.Seen) {
 				s.Mons[0].Unheard, s.Mons[0].Template, s.Mons[1].Template = "node-a", "old", "old"
@@ -488,6 +503,19 @@ func TestGoOn(t *testing.T) {
 			what: "Rook took over, and it has started", mons: "a b c d?", work: started,
 			but:  func(s *monplan.Seen) { s.Elsewhere = "CephCluster r" },
 			want: "Migrate: RemoveMon d, StopMon d, DropTraces d",
+		},
+		{
+			what: "a restart that has not begun, and the image is one that none can start with", mons: "a b c",
+			work: monplan.Work{Kind: monplan.Restart, Old: "b"},
+			but: func(s *monplan.Seen) {
+				s.Mons[1].Template, s.Image.Refused = "old", "too old"
+			},
+			want: "Refuse: mon.b has another pod template than the spec; too old",
+		},
+		{
+			what: "a restart that has not begun, and the image is one that nobody knows", mons: "a b c",
+			work: monplan.Work{Kind: monplan.Restart, Old: "b"},
+			but:  func(s *monplan.Seen) { s.Mons[1].Template, s.Image.Waits = "old", "not asked" }, want: "Wait: not asked",
 		},
 		{
 			what: "a restarted mon whose old pod still serves", mons: "a b c",

@@ -249,6 +249,9 @@ func (s Seen) yields(w Work) bool {
 		if w.Restarted {
 			return s.dead(old) || old.Unheard != ""
 		}
+		if s.Image.Refused != "" { // since the step began
+			return true
+		}
 	case Migrate:
 		if !s.joined(w) || !slices.Contains(s.Endpoints, w.Newcomer) {
 			return false
@@ -295,6 +298,9 @@ func (s Seen) gate(w Work, act Act) storage.Answer {
 		if _, there := s.mon(act.Mon); there { // it has joined before, and its Deployment was lost
 			return yes()
 		}
+		if a := s.Image.MayHave(w.Kind); !a.OK {
+			return a
+		}
 		if w.Kind == Migrate {
 			if a := m.EveryZoneUp(); !a.OK {
 				return a
@@ -311,6 +317,9 @@ func (s Seen) gate(w Work, act Act) storage.Answer {
 	case RemoveMon:
 		return s.mayLeave(w, act.Mon)
 	case RestartMon:
+		if a := s.Image.MayHave(w.Kind); !a.OK {
+			return a
+		}
 		if a := m.Without(act.Mon).EveryZoneUp(); !a.OK {
 			return a
 		}

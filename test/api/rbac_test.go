@@ -70,6 +70,8 @@ func TestRightsAreWhatIsNeeded(t *testing.T) {
 		{"worker", "update", "deployments.apps", "with-restart-osds", mayNot},
 		{"worker", "create", "pods", "with-restart-osds", mayNot},
 		{"worker", "create", "deployments.apps", "with-cephmon", may},
+		{"worker", "create", "pods", "with-cephmon", may}, // that ask an image for its version
+		{"worker", "delete", "pods", "with-cephmon", may},
 		{"worker", "update", "cephmons/status.lockkeeper.io", "with-cephmon", may},
 		{"worker", "patch", "configmaps=rook-ceph-mon-endpoints", "with-cephmon", may},
 		{"worker", "patch", "configmaps=rook-ceph-mon-endpoints", "rook-ceph", mayNot},

@@ -15,7 +15,8 @@ import (
 
 // TestMonsGetAnotherRelease: three adopted mons get the image of another release where they are, one after the other,
 // under write load. The manager of before, which starts itself anew for that, finds them. So it does after all of them
-// have moved, if it was restarted once, as the plan says.
+// have moved, if it was restarted once, as the plan says. An image that they cannot take no mon gets, and one for which
+// the OSDs have to go first waits for them.
 func TestMonsGetAnotherRelease(t *testing.T) {
 	if !turns.Has("mons get another release", 4*time.Minute) {
 		return
@@ -40,7 +41,19 @@ func TestMonsGetAnotherRelease(t *testing.T) {
 		require.NoError(t, w.eventually(patience, `"mon": {\s+"ceph version `+release+`[^}]*": 3\s+}`, "ceph", "versions"))
 		require.NoError(t, w.whole())
 	}
+	mons := func(image string) error {
+		return w.setCephMon(`{"podTemplate": {"image": "lab/ceph:` + image + `"}}`)
+	}
+	says := func(why string) error {
+		job := "migrate-mons/" + cephNamespace + "/" + cephMonName
+		return w.eventually(patience, why, "lockkeeper", "status", job, "-o", "json")
+	}
+	require.NoError(t, mons("20"))
+	require.NoError(t, says("lab/ceph:20: Ceph 20.* take one in between first"))
 	upgrade("18", "HostPath")
+	require.NoError(t, mons("16"))
+	require.NoError(t, says("lab/ceph:16: .*none can go back to Ceph 16"))
+	require.NoError(t, w.whole())
 
 	storage, err := w.changeStorage()
 	require.NoError(t, err)
@@ -51,6 +64,12 @@ func TestMonsGetAnotherRelease(t *testing.T) {
 	require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "restart", "deployment/rook-ceph-mgr-a"))
 	require.NoError(t, w.run("kubectl", "-n", cephNamespace, "rollout", "status", "deployment/rook-ceph-mgr-a",
 		"--timeout=2m"))
+
+	require.NoError(t, mons("20"))
+	require.NoError(t, says("require_osd_release is still pacific"))
+	require.NoError(t, w.run("lockkeeper", "restart-osds", "-n", cephNamespace, "--update-domain", "Zone",
+		"--image", "lab/ceph:18", "--wait"))
+	require.NoError(t, w.run("ceph", "osd", "require-osd-release", "reef"))
 	upgrade("20", storage)
 }
 

@@ -161,7 +161,7 @@ func (w *World) run(p *pod) {
 		p.state = storage.PodNotReady
 	} else if p.of.kind == "osd" {
 		o := w.osdOf(p.of)
-		o.pod, o.starting = p.name, versionOf(p.image())
+		o.pod, o.starting = p.name, VersionOf(p.image())
 		w.ran(p)
 	}
 	w.kubeChanged()

@@ -96,7 +96,7 @@ func (w *World) runUnseen(p *pod) {
 	p.started, p.failing = time.Now(), time.Now()
 	if p.runs = w.startDaemon(p.of); p.runs && p.of.kind == "osd" {
 		o := w.osdOf(p.of)
-		o.pod, o.starting = p.name, versionOf(p.image())
+		o.pod, o.starting = p.name, VersionOf(p.image())
 		w.ran(p)
 	}
 }

@@ -42,7 +42,8 @@ func (w *World) initVersions() {
 	}
 }
 
-func versionOf(image string) upgrade.Version {
+// VersionOf is the version of Ceph that an image has.
+func VersionOf(image string) upgrade.Version {
 	_, tag, _ := strings.Cut(image, ":")
 	if v, err := upgrade.ParseVersion(tag); err == nil {
 		return v
@@ -132,7 +133,7 @@ func (w *World) asks(name string) *corev1.Pod {
 	default:
 		out.Status.Phase = corev1.PodSucceeded
 		is.Terminated = &corev1.ContainerStateTerminated{Message: fmt.Sprintf("ceph version %s (0123abcd) (stable)\n",
-			versionOf(image))}
+			VersionOf(image))}
 	}
 	out.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: out.Spec.Containers[0].Name, State: is}}
 	return out
@@ -140,7 +141,7 @@ func (w *World) asks(name string) *corev1.Pod {
 
 // judgeVersion holds lockkeeper to Ceph's rules when it makes an OSD's pod.
 func (w *World) judgeVersion(o *osd, image string) {
-	next := versionOf(image)
+	next := VersionOf(image)
 	switch {
 	case w.versions.withheld[image]:
 		w.violate("%s gets image %s, which no node has", o.name(), image)

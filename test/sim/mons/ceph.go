@@ -131,6 +131,7 @@ func (w *World) observe() {
 	}
 	if w.commits() {
 		w.agreeOn(living)
+		w.raises()
 		w.catchUp()
 	}
 }
@@ -174,6 +175,7 @@ func (w *World) process(p *pod) {
 	disk := w.stores[place]
 	switch {
 	case p.joins.IsZero(): // the store is made before, and the image may have to be pulled
+		w.mayStart(p)
 		takes := w.between(50*time.Millisecond, 4*time.Second)
 		p.joins = now.Add(takes)
 		w.wake(takes)
@@ -354,6 +356,9 @@ func (w *World) carryOut(
 	switch prefix {
 	case "config-key set":
 		return nil, "", nil
+	case "osd dump":
+		output, err = osdDump()
+		return output, "", err
 	case "quorum_status":
 		if w.commits() { // otherwise it says what was, as mons do until they have elected
 			w.told = time.Now()
@@ -395,11 +400,12 @@ func (w *World) quorumStatus() ([]byte, error) {
 	var q struct {
 		Names  []string `json:"quorum_names"`
 		MonMap struct {
-			FSID string `json:"fsid"`
-			Mons []mon  `json:"mons"`
+			FSID       string `json:"fsid"`
+			MinRelease int    `json:"min_mon_release"`
+			Mons       []mon  `json:"mons"`
 		} `json:"monmap"`
 	}
-	q.Names, q.MonMap.FSID = w.named, fsid
+	q.Names, q.MonMap.FSID, q.MonMap.MinRelease = w.named, fsid, w.release
 	for _, m := range w.monmap {
 		x := mon{Name: m.name}
 		x.Address.All = []address{{"v2", m.ip + ":3300"}, {"v1", m.ip + ":6789"}}

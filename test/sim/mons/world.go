@@ -100,7 +100,10 @@ type World struct {
 	away        bool                 // the API server
 	rook        bool                 // there is a CephCluster
 
+	worker *cephmon.Mons
+
 	quorum
+	images
 	history
 	violations []string
 }
@@ -127,7 +130,7 @@ func New(opts Options) *World {
 		services: map[string]*corev1.Service{}, nodes: map[string]*corev1.Node{},
 		classes: map[string]*storagev1.StorageClass{}, deadClasses: map[string]bool{}, deadNodes: map[string]bool{},
 		unheard: map[string]time.Time{}, draining: map[string]bool{}, full: map[string]bool{},
-		quorum: newQuorum(), history: history{
+		quorum: newQuorum(), images: newImages(), history: history{
 			given: map[string]int{}, proved: map[string]bool{}, seen: map[string]bool{},
 			gone: map[string]string{}, removed: map[string]bool{}, left: map[string]time.Time{}, evicted: map[string]string{},
 		},
@@ -341,9 +344,21 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Mons are lockkeeper's own adapters in front of this world.
+// Mons are lockkeeper's own adapters in front of this world, those of one worker: they remember what images said.
 func (w *World) Mons() *cephmon.Mons {
-	return cephmon.New(server{World: w}, objects{World: w}, clusters{w})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.worker == nil {
+		w.worker = cephmon.New(server{World: w}, objects{World: w}, clusters{w})
+	}
+	return w.worker
+}
+
+// AnotherWorker has the next Mons be those of a worker that remembers nothing.
+func (w *World) AnotherWorker() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.worker = nil
 }
 
 // clusters are lockkeeper's connections to the mons.
