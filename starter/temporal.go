@@ -81,6 +81,10 @@ func (t temporalClient) RestartKeeper(ctx context.Context, cluster storage.Clust
 // it: only then does Temporal ask the other one.
 const keptWithin = 8 * time.Second
 
+// cannotReplay is in the answer of a worker whose code does not fit a history. Temporal itself says that a workflow is
+// not ready only after several attempts at its next task, and until then has workers answer.
+const cannotReplay = "[TMPRL1100]"
+
 func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (workflows.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, keptWithin)
 	defer cancel()
@@ -100,7 +104,7 @@ func (t temporalClient) Kept(ctx context.Context, cluster storage.ClusterKey) (w
 		return workflows.Kept{Why: id + " does not run"}, nil
 	case errors.As(err, &refused) && strings.Contains(err.Error(), "unknown queryType"):
 		return workflows.Kept{OK: true}, nil // an older worker, which is at work all the same
-	case errors.As(err, &failing):
+	case errors.As(err, &failing), errors.As(err, &refused) && strings.Contains(err.Error(), cannotReplay):
 		return workflows.Kept{}, fmt.Errorf("%s: %w", id, ErrCannotGoOn)
 	case errors.As(err, &unavailable):
 		return workflows.Kept{}, fmt.Errorf("Temporal does not answer: %w", err)
