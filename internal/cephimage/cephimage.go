@@ -155,7 +155,8 @@ func lastWords(asking *corev1.Pod, program string) *corev1.ContainerStateTermina
 }
 
 // Pod ends with the version of a daemon's program as its last word. It runs where the daemon is to run: it may have to
-// be allowed there, and the image may be there already. It goes with its owner at the latest.
+// be allowed there, and the image may be there already. It keeps away from no pod, since the daemon itself still runs
+// there. It goes with its owner at the latest.
 func Pod(namespace, hash string, daemon *corev1.PodSpec, owner metav1.OwnerReference) *corev1.Pod {
 	program := kube.DaemonContainer(daemon).DeepCopy()
 	asks := programOf(program.Name) + " --version >/dev/termination-log 2>&1"
@@ -171,7 +172,7 @@ func Pod(namespace, hash string, daemon *corev1.PodSpec, owner metav1.OwnerRefer
 				SecurityContext: program.SecurityContext,
 				Command:         []string{"sh", "-c", asks}, Resources: takes(),
 			}},
-			RestartPolicy: corev1.RestartPolicyNever, Affinity: daemon.Affinity, NodeSelector: daemon.NodeSelector,
+			RestartPolicy: corev1.RestartPolicyNever, Affinity: onNodes(daemon.Affinity), NodeSelector: daemon.NodeSelector,
 			Tolerations: daemon.Tolerations, ImagePullSecrets: daemon.ImagePullSecrets,
 			ServiceAccountName:           daemon.ServiceAccountName,
 			AutomountServiceAccountToken: new(bool), SecurityContext: daemon.SecurityContext,
@@ -179,6 +180,14 @@ func Pod(namespace, hash string, daemon *corev1.PodSpec, owner metav1.OwnerRefer
 			EnableServiceLinks: new(bool),
 		},
 	}
+}
+
+// onNodes is what an affinity says of nodes.
+func onNodes(all *corev1.Affinity) *corev1.Affinity {
+	if all == nil || all.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: all.NodeAffinity}
 }
 
 // takes is little, and said, since a namespace's quota may reject pods that say nothing.

@@ -158,6 +158,9 @@ func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
     - {name: osd, image: 'ceph:2', env: [{name: A, value: b}], volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: d, devicePath: /d}], securityContext: {privileged: true}}
     volumes: [{name: v, hostPath: {path: /v}}]
     tolerations: [{key: storage}]
+    affinity:
+      nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}
+      podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {}}]}
 `)
 	s := &state{Set: b.set()}
 	s.desired, _ = s.Desired()
@@ -175,6 +178,8 @@ func TestAskingPodHasNothingOfTheOSD(t *testing.T) {
 	require.NotContains(t, p.Labels, podspec.OwnerLabel)
 	require.NotContains(t, p.Labels, podspec.IDLabel)
 	require.Equal(t, []corev1.Toleration{{Key: "storage"}}, p.Spec.Tolerations)
+	require.NotNil(t, p.Spec.Affinity.NodeAffinity)
+	require.Nil(t, p.Spec.Affinity.PodAntiAffinity, "the OSD itself runs there")
 	require.Equal(t, corev1.RestartPolicyNever, p.Spec.RestartPolicy)
 	require.NotEmpty(t, c.Resources.Requests, "a quota may demand them")
 	require.NotEmpty(t, c.Resources.Limits)
