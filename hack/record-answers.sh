@@ -13,7 +13,7 @@ record() { # record SITUATION COMMAND…
 }
 
 # without_machine: OSDs tell of the machine that they run on, and sessions of that of whoever asks, which is nobody's business.
-without_machine() { sed -i -E 's/"(arch|cpu|distro[a-z_]*|kernel_[a-z]*|mem_[a-z_]*|os)":"[^"]*",//g' "$out/$1.osd-metadata.json"; }
+without_machine() { sed -i -E 's/"(arch|cpu|distro[a-z_]*|kernel_[a-z]*|mem_[a-z_]*|os)":"[^"]*",//g' "$out/$1.$2-metadata.json"; }
 
 everything() { # everything SITUATION
   record "$1" status
@@ -25,7 +25,8 @@ everything() { # everything SITUATION
   record "$1" osd ok-to-stop 0 3
   record "$1" osd ok-to-stop 0 1 2
   record "$1" osd safe-to-destroy 0 1
-  record "$1" osd metadata; without_machine "$1"
+  record "$1" osd metadata; without_machine "$1" osd
+  record "$1" mon metadata; without_machine "$1" mon
   record "$1" versions
 }
 

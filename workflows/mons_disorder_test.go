@@ -482,13 +482,15 @@ func (d *monDisorder) rest() (stuck []string) {
 	}
 	if !d.deleted {
 		d.goodSpec(true)
-		d.w.FitImage()
 	}
 	for range 60 {
 		for _, node := range d.Nodes() {
 			d.signal(jobs.DrainNode.ID(node), jobs.SignalDone, nil)
 		}
 		d.signal(monsID, jobs.SignalResume, nil)
+		if !d.deleted {
+			d.w.FitImage() // a mon may have come with another one since
+		}
 		ended := d.until(5*time.Minute, func() bool { return d.over || d.running[monsID] == "" })
 		time.Sleep(10 * time.Second) // pods end
 		if ended && len(d.wrong()) == 0 {

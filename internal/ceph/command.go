@@ -21,6 +21,8 @@ func statusCommand() plainCommand       { return plainCommand{Prefix: "status", 
 func quorumStatusCommand() plainCommand { return plainCommand{Prefix: "quorum_status", Format: "json"} }
 
 func osdMetadataCommand() plainCommand { return plainCommand{Prefix: "osd metadata", Format: "json"} }
+
+func monMetadataCommand() plainCommand { return plainCommand{Prefix: "mon metadata", Format: "json"} }
 func osdStatCommand() plainCommand     { return plainCommand{Prefix: "osd stat", Format: "json"} }
 func osdDumpCommand() plainCommand     { return plainCommand{Prefix: "osd dump", Format: "json"} }
 func crushDumpCommand() plainCommand   { return plainCommand{Prefix: "osd crush dump", Format: "json"} }

@@ -28,6 +28,7 @@ func TestCommandsAreExactly(t *testing.T) {
 		"OSDSessions":           func(c ceph.Client) { c.OSDSessions(ctx) },
 		"SessionsOf(a)":         func(c ceph.Client) { c.SessionsOf(ctx, []string{"a"}) },
 		"OSDDump":               func(c ceph.Client) { c.OSDDump(ctx) },
+		"MonVersions":           func(c ceph.Client) { c.MonVersions(ctx) },
 		"OSDEpoch":              func(c ceph.Client) { c.OSDEpoch(ctx) },
 		"CrushDump":             func(c ceph.Client) { c.CrushDump(ctx) },
 		"Manager":               func(c ceph.Client) { c.Manager(ctx) },

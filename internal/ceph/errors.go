@@ -58,6 +58,14 @@ func IsUnknown(err error) bool { return hasCode(err, syscall.ENOENT) }
 // IsDenied tells whether the Ceph user lacks the right to send the command; when connecting, that its key is wrong.
 func IsDenied(err error) bool { return hasCode(err, syscall.EACCES) || hasCode(err, syscall.EPERM) }
 
+// Lacks says which right the Ceph user lacks, by an error; "": it is about something else.
+func Lacks(err error) string {
+	if !IsDenied(err) {
+		return ""
+	}
+	return fmt.Sprintf("the Ceph user lacks a right, and deploy/ceph-caps.txt has all of them: %v", err)
+}
+
 func hasCode(err error, code syscall.Errno) bool {
 	var failed *CommandError
 	return errors.As(err, &failed) && failed.Code == -int(code)

@@ -16,6 +16,23 @@ type OSDMetadata struct {
 	Version string `json:"ceph_version_short"`
 }
 
+// MonVersions asks which version each monitor has said that it is of when it last came into quorum, by its name:
+// "18.2.7". One that was never in quorum is missing.
+func (c Client) MonVersions(ctx context.Context) (map[string]string, error) {
+	var all []struct {
+		Name    string `json:"name"`
+		Version string `json:"ceph_version_short"`
+	}
+	err := c.run(ctx, monMetadataCommand(), &all)
+	out := make(map[string]string, len(all))
+	for _, mon := range all {
+		if mon.Version != "" {
+			out[mon.Name] = mon.Version
+		}
+	}
+	return out, err
+}
+
 // OSDMetadata asks the monitors what every OSD told of itself. About 3 kB of JSON for each. It is as old as the OSD's
 // last start.
 func (c Client) OSDMetadata(ctx context.Context) ([]OSDMetadata, error) {

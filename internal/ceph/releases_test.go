@@ -37,6 +37,7 @@ func TestEveryRelease(t *testing.T) {
 					r.crush()
 					r.questions(down)
 					r.metadata()
+					r.monVersions()
 				})
 			}
 		})
@@ -84,6 +85,15 @@ func (r recorded) metadata() {
 		require.Regexp(r, "^node-[a-f]$", o.Hostname)
 		require.Regexp(r, `^`+r.release+`\.2\.[0-9]+$`, o.Version)
 		require.Equal(r, fmt.Sprintf("/var/lib/ceph/osd/ceph-%d", o.ID), o.Data)
+	}
+}
+
+func (r recorded) monVersions() {
+	all, err := r.client("mon metadata").MonVersions(context.Background())
+	require.NoError(r, err)
+	require.Len(r, all, 3)
+	for _, version := range all {
+		require.Regexp(r, `^`+r.release+`\.2\.[0-9]+$`, version)
 	}
 }
 

@@ -36,6 +36,7 @@ type Ceph interface {
 	OKToStopMon(ctx context.Context, name string) (storage.Answer, error)
 	OKToAddMon(ctx context.Context) (storage.Answer, error)
 	OSDDump(ctx context.Context) (*ceph.OSDMap, error)
+	MonVersions(ctx context.Context) (map[string]string, error)
 }
 
 // Remover takes mons out of the monmap of a Ceph cluster, and asks whether it may.

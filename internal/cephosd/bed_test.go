@@ -310,6 +310,14 @@ type fakeCeph struct {
 	needed      func(id int) string    // nil: nobody needs any
 	asked       [][]int
 	versions    cephcluster.Versions
+	monsAre     map[string]upgrade.Version
+	monsUnknown string // why
+}
+
+func (f *fakeCeph) MonVersions(
+	context.Context, storage.ClusterKey,
+) (map[string]upgrade.Version, string, error) {
+	return f.monsAre, f.monsUnknown, f.err
 }
 
 func (f *fakeCeph) Versions(context.Context, storage.ClusterKey) (cephcluster.Versions, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 // Ceph is what is asked of Ceph.
@@ -29,6 +30,8 @@ type Ceph interface {
 	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
 	// Versions asks which versions of Ceph run there.
 	Versions(ctx context.Context, key storage.ClusterKey) (cephcluster.Versions, error)
+	// MonVersions asks which version each mon runs, by its name.
+	MonVersions(ctx context.Context, key storage.ClusterKey) (runs map[string]upgrade.Version, unavailable string, err error)
 	// OKToStop answers which of these OSDs may stop together now.
 	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
 	// Life asks whether every OSD that is up lives, but for some.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/activities"
-	"github.com/lockkeeper/lockkeeper/internal/ceph/cephcluster"
 	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/input"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
@@ -153,7 +152,7 @@ func (w waiting) rehearse(ctx context.Context, in activities.Replacement) (out a
 			images[image] = &imageChange{image: image, owner: wants}
 		}
 		if rollout.IsMon(o.Name) {
-			images[image].mons = true
+			images[image].mons = append(images[image].mons, strings.TrimPrefix(o.Name, "mon."))
 		} else {
 			images[image].osds = append(images[image].osds, osdID(o.Name))
 		}
@@ -171,13 +170,12 @@ type imageChange struct {
 	image string
 	owner owner // of one of them
 	osds  []int
-	mons  bool
+	mons  []string
 }
 
 // verdict is what Ceph's rules say about starting them with a version.
-func (n *imageChange) verdict(seen cephcluster.Versions, up func(osd int) bool, v upgrade.Version) upgrade.Verdict {
-	is := about(seen, up, n.osds)
-	if n.mons {
+func (n *imageChange) verdict(is upgrade.Cluster, v upgrade.Version) upgrade.Verdict {
+	if len(n.mons) > 0 {
 		if against := upgrade.JudgeMon(is, v); against != (upgrade.Verdict{}) {
 			return against
 		}
@@ -232,6 +230,17 @@ func (s *waits) image(x kube.StorageWish) string {
 	return ""
 }
 
+// only are those of some mons.
+func only(all map[string]upgrade.Version, mons []string) map[string]upgrade.Version {
+	out := map[string]upgrade.Version{}
+	for _, mon := range mons {
+		if v, known := all[mon]; known {
+			out[mon] = v
+		}
+	}
+	return out
+}
+
 // judge asks what speaks against an image.
 func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activities.Rehearsal, err error) {
 	wants, image := n.owner, n.image
@@ -265,7 +274,15 @@ func (w waiting) judge(ctx context.Context, s *waits, n *imageChange) (out activ
 		}
 		w.images.Remember(key, v)
 	}
-	verdict := n.verdict(seen, func(id int) bool { return c.byID[osdName(id)].Up }, v)
+	is := about(seen, func(id int) bool { return c.byID[osdName(id)].Up }, n.osds)
+	if len(n.mons) > 0 {
+		runs, unavailable, err := w.ceph.MonVersions(ctx, s.key)
+		if out.Waits = unavailable; err != nil || out.Waits != "" {
+			return out, err
+		}
+		is.MonsAre = only(runs, n.mons)
+	}
+	verdict := n.verdict(is, v)
 	if verdict.Refused != "" {
 		out.Refused = input.Wrong(field, image, verdict.Refused)
 	}

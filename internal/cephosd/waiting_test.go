@@ -30,6 +30,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/quorum"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 var replicaSetsResource = appsv1.SchemeGroupVersion.WithResource("replicasets")
@@ -393,6 +394,26 @@ func TestTheImageOfAMonIsJudgedBefore(t *testing.T) {
 		require.Contains(t, out.Waits, want.waits)
 		require.Equal(t, []string{"ask ceph:2"}, b.log)
 	}
+}
+
+// TestAMonDoesNotGoBackInMidUpgrade: what the oldest of them may be says nothing of the one that has gone ahead.
+func TestAMonDoesNotGoBackInMidUpgrade(t *testing.T) {
+	b := newWaitingBed(t)
+	b.image("mon.c", "ceph:2")
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	b.says = "ceph version 18.2.7 (2c) reef (stable)"
+	b.ceph.monsAre = map[string]upgrade.Version{"b": {Release: 20}, "c": {Release: 18}}
+	out, err := b.osdSets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, out)
+	b.ceph.monsAre["c"] = upgrade.Version{Release: 20, Minor: 2, Patch: 4}
+	out, err = b.osdSets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, out.Refused.Allowed, "mon.c runs Ceph 20.2.4, and its store cannot go back to 18.2.7")
+	b.ceph.monsUnknown = "the Ceph user lacks a right"
+	out, err = b.osdSets.Rehearse(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, activities.Rehearsal{Waits: "the Ceph user lacks a right"}, out)
 }
 
 // TestRooksWordCountsWhereNobodyMayAsk: Rook has run the image to learn its version, and says it on what it gives that

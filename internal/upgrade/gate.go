@@ -18,6 +18,8 @@ type Cluster struct {
 	// OSDs are the versions of those that are to be replaced, by name: "osd.3". One that never said its version is
 	// missing.
 	OSDs map[string]Version
+	// MonsAre are the versions of the monitors that are to be replaced, by name: "b".
+	MonsAre map[string]Version
 	// Oldest is the oldest version of any OSD; zero: not known.
 	Oldest Version
 	// Elsewhere says what else is being upgraded, and by whom; "": nothing.
@@ -63,6 +65,11 @@ func Judge(c Cluster, next Version) Verdict {
 // JudgeMon tells whether a monitor may be started with a version. Somebody else's upgrade is no reason against it: it
 // is part of one. A monitor would start beside OSDs of any age, but nobody tests more than two releases.
 func JudgeMon(c Cluster, next Version) Verdict {
+	for _, mon := range sorted(c.MonsAre) { // which Ceph knows of all of them together only when the last has come that far
+		if is := c.MonsAre[mon]; next.Release < is.Release {
+			return Verdict{Refused: fmt.Sprintf("mon.%s runs Ceph %s, and its store cannot go back to %s", mon, is, next)}
+		}
+	}
 	required := ReleaseNamed(c.RequiredOfOSDs)
 	switch {
 	case c.Mons == 0:

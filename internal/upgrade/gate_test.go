@@ -141,6 +141,14 @@ func TestJudgeMon(t *testing.T) {
 		"back": {
 			c: Cluster{Mons: 20, RequiredOfOSDs: "reef"}, next: Version{18, 2, 7}, refused: "none can go back to Ceph 18.2.7",
 		},
+		"back, in the middle of an upgrade": {
+			c:    Cluster{Mons: 16, RequiredOfOSDs: "pacific", MonsAre: map[string]Version{"a": {18, 2, 7}}},
+			next: Version{16, 2, 15}, refused: "mon.a runs Ceph 18.2.7, and its store cannot go back to 16.2.15",
+		},
+		"back, and this one has not gone yet": {
+			c:    Cluster{Mons: 16, RequiredOfOSDs: "pacific", MonsAre: map[string]Version{"b": {16, 2, 15}}},
+			next: Version{16, 2, 15},
+		},
 		"mons are not known": {
 			c: Cluster{RequiredOfOSDs: "reef"}, next: Version{18, 2, 7}, waits: "which release the monitors",
 		},

@@ -30,6 +30,17 @@ func ParseVersion(text string) (Version, error) {
 	return Version{n[0], n[1], n[2]}, nil
 }
 
+// ParseVersions reads versions, whatever they are of. What is none is missing.
+func ParseVersions(texts map[string]string) map[string]Version {
+	out := make(map[string]Version, len(texts))
+	for of, text := range texts {
+		if v, err := ParseVersion(text); err == nil {
+			out[of] = v
+		}
+	}
+	return out
+}
+
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Release, v.Minor, v.Patch) }
 
 // Compare is negative when v is older than other.

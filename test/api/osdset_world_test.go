@@ -30,6 +30,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/rollout"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 	"github.com/lockkeeper/lockkeeper/test/apiserver"
 )
 
@@ -455,6 +456,11 @@ func (c *ceph) OSDs(_ context.Context, _ storage.ClusterKey, metadata bool) (cep
 // Versions: everything is of 18.
 func (c *ceph) Versions(context.Context, storage.ClusterKey) (cephcluster.Versions, error) {
 	return cephcluster.Versions{Mons: 18, Required: "reef"}, nil
+}
+
+// MonVersions: no mon is restarted here.
+func (c *ceph) MonVersions(context.Context, storage.ClusterKey) (map[string]upgrade.Version, string, error) {
+	return nil, "", nil
 }
 
 func (c *ceph) OKToStop(_ context.Context, _ storage.ClusterKey, osds []int) ([]int, storage.Answer, error) {

@@ -209,10 +209,8 @@ func (c *cluster) read(ctx context.Context) (ceph.Reading, error) {
 		return r, nil
 	}
 	c.broken.Store(ctx.Err() == nil)
-	if ceph.IsDenied(err) {
-		return ceph.Reading{
-			Unavailable: fmt.Sprintf("the Ceph user lacks a right: %v", err), Cause: storage.CauseRights,
-		}, nil
+	if why := ceph.Lacks(err); why != "" {
+		return ceph.Reading{Unavailable: why, Cause: storage.CauseRights}, nil
 	}
 	return ceph.Reading{}, err
 }

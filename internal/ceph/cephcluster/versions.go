@@ -57,6 +57,22 @@ func (c *Clusters) Versions(ctx context.Context, key storage.ClusterKey) (Versio
 	return out, nil
 }
 
+// MonVersions asks which version each mon of a policy's cluster runs, by its name: what it said when it last came into
+// quorum. unavailable says why there is no answer.
+func (c *Clusters) MonVersions(
+	ctx context.Context, key storage.ClusterKey,
+) (runs map[string]upgrade.Version, unavailable string, err error) {
+	x, err := c.cluster(ctx, key)
+	if err != nil {
+		return nil, "", err
+	}
+	said, err := x.client.MonVersions(ctx)
+	if unavailable = ceph.Lacks(err); unavailable != "" {
+		return nil, unavailable, nil
+	}
+	return upgrade.ParseVersions(said), "", err
+}
+
 // underWay is what cephadm says of its upgrade: the manager shows it as "Upgrade to 18.2.7", or "Upgrade of osd daemons
 // to …".
 func underWay(s ceph.Status) string {

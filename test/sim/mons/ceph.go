@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/cephmon/monspec"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 )
 
 // This file is the mons themselves: their stores, the monmap, elections and commands. Periods are those of mons with
@@ -55,8 +56,9 @@ type member struct {
 
 // store is what a mon has on its disk.
 type store struct {
-	mon    string
-	joined bool // it was in the monmap with it
+	mon     string
+	joined  bool            // it was in the monmap with it
+	version upgrade.Version // of the last program that came into quorum with it
 }
 
 func (w *World) member(name string) (member, bool) {
@@ -175,7 +177,7 @@ func (w *World) process(p *pod) {
 	disk := w.stores[place]
 	switch {
 	case p.joins.IsZero(): // the store is made before, and the image may have to be pulled
-		w.mayStart(p)
+		w.mayStart(p, disk)
 		takes := w.between(50*time.Millisecond, 4*time.Second)
 		p.joins = now.Add(takes)
 		w.wake(takes)
@@ -207,7 +209,7 @@ func (w *World) comes(p *pod, place string) {
 	takes := w.between(2*time.Second, 8*time.Second)
 	p.ready = time.Now().Add(takes)
 	p.shy = p.shy || w.shy && !w.proved[p.mon()]
-	w.stores[place] = &store{mon: p.mon(), joined: true}
+	w.stores[place] = &store{mon: p.mon(), joined: true, version: w.versionOn(place)}
 	w.wake(takes)
 }
 
@@ -356,6 +358,9 @@ func (w *World) carryOut(
 	switch prefix {
 	case "config-key set":
 		return nil, "", nil
+	case "mon metadata":
+		output, err = w.monMetadata()
+		return output, "", err
 	case "osd dump":
 		output, err = osdDump()
 		return output, "", err

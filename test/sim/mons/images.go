@@ -14,6 +14,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/cephimage"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
+	"github.com/lockkeeper/lockkeeper/internal/upgrade"
 	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
@@ -21,14 +22,16 @@ import (
 // version, any other one sim.FirstVersion.
 
 type images struct {
-	release  int // the oldest that a mon may have: it rises when all of them are newer
+	release  int                        // the oldest that a mon may have: it rises when all of them are newer
+	said     map[string]upgrade.Version // by mons, when they last came into quorum
 	asking   map[string]*corev1.Pod
 	withheld map[string]bool // images that no node gets
 }
 
 func newImages() images {
 	return images{
-		release: sim.FirstVersion.Release, asking: map[string]*corev1.Pod{}, withheld: map[string]bool{},
+		release: sim.FirstVersion.Release, said: map[string]upgrade.Version{}, asking: map[string]*corev1.Pod{},
+		withheld: map[string]bool{},
 	}
 }
 
@@ -58,10 +61,13 @@ func (w *World) Asking() []string {
 // FitImage changes the spec's image if no mon may have it.
 func (w *World) FitImage() {
 	w.mu.Lock()
-	image, release := w.cephMon.Spec.PodTemplate.Image, w.release
+	image, newest, release := w.cephMon.Spec.PodTemplate.Image, w.release, w.release
+	for _, name := range w.names() {
+		newest = max(newest, w.said[name].Release)
+	}
 	w.mu.Unlock()
-	if is := sim.VersionOf(image).Release; is < release || is > release+2 {
-		fit := fmt.Sprintf("ceph:%d.2.9", release)
+	if is := sim.VersionOf(image).Release; is < newest || is > release+2 {
+		fit := fmt.Sprintf("ceph:%d.2.9", newest)
 		w.Spec("image "+fit, func(s *v1alpha1.CephMonSpec) { s.PodTemplate.Image = fit })
 	}
 }
@@ -72,21 +78,46 @@ func (w *World) raises() {
 	for _, name := range w.names() {
 		p := w.podOf(name)
 		if p == nil || !w.alive(name) {
-			return
+			least = -1
+			continue
 		}
-		if r := sim.VersionOf(p.Spec.Containers[0].Image).Release; least == 0 || r < least {
-			least = r
+		w.said[name] = sim.VersionOf(p.Spec.Containers[0].Image)
+		w.stores[w.storeOf(p)].version = w.said[name]
+		if r := w.said[name].Release; least == 0 || r < least {
+			least = r // of −1 it stays
 		}
 	}
 	w.release = max(w.release, least)
 }
 
 // mayStart holds lockkeeper to Ceph's rule: a mon never goes back a release, nor leaves one out.
-func (w *World) mayStart(p *pod) {
+func (w *World) mayStart(p *pod, disk *store) {
 	v := sim.VersionOf(p.Spec.Containers[0].Image)
+	if disk != nil && v.Release < disk.version.Release {
+		w.violate("mon.%s is started with Ceph %s on a store of %s", p.mon(), v, disk.version)
+	}
 	if v.Release < w.release || v.Release > w.release+2 {
 		w.violate("mon.%s is started with Ceph %s, while the others are of release %d at least", p.mon(), v, w.release)
 	}
+}
+
+// versionOn is that of the last program that came into quorum with a store.
+func (w *World) versionOn(place string) (v upgrade.Version) {
+	if disk := w.stores[place]; disk != nil {
+		v = disk.version
+	}
+	return v
+}
+
+// monMetadata is what the mons have said of themselves when they last came.
+func (w *World) monMetadata() ([]byte, error) {
+	out := []map[string]string{}
+	for _, name := range w.names() {
+		if v, known := w.said[name]; known {
+			out = append(out, map[string]string{"name": name, "ceph_version_short": v.String()})
+		}
+	}
+	return json.Marshal(out)
 }
 
 // osdDump is what Ceph says about OSDs, as far as it is about releases.
