@@ -20,8 +20,12 @@ func TestKept(t *testing.T) {
 		kept   workflows.Kept
 		stuck  bool
 	}{
-		"of an older worker":             {answer: serviceerror.NewQueryFailed("unknown queryType kept"), kept: workflows.Kept{OK: true}},
-		"nobody there":                   {answer: serviceerror.NewNotFound("no execution"), kept: workflows.Kept{Why: "keeper/ns/name does not run"}},
+		"of an older worker": {
+			answer: serviceerror.NewQueryFailed("unknown queryType kept"), kept: workflows.Kept{OK: true},
+		},
+		"nobody there": {
+			answer: serviceerror.NewNotFound("no execution"), kept: workflows.Kept{Why: "keeper/ns/name does not run"},
+		},
 		"its task fails again and again": {answer: serviceerror.NewWorkflowNotReady("in failed state"), stuck: true},
 		"its task has failed once, or nobody has tried it yet": {
 			answer: serviceerror.NewQueryFailed("[TMPRL1100] During replay, a matching Timer command was expected"), stuck: true,

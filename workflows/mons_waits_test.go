@@ -259,7 +259,8 @@ func TestImageThatMonsCannotTake(t *testing.T) {
 			return slices.DeleteFunc(w.Acts(), func(act string) bool { return strings.Contains(act, " pod version-of-") })
 		}
 		for image, why := range map[string]string{
-			"ceph:16.2.15": "mon.a runs Ceph 18.2.0, and its store cannot go back to 16.2.15", "ceph:23.2.0": "take one in between first",
+			"ceph:16.2.15": "mon.a runs Ceph 18.2.0, and its store cannot go back to 16.2.15",
+			"ceph:23.2.0":  "take one in between first",
 		} {
 			give(image)
 			plan, err := w.Mons().Plan(s.Context(), mons.Ref, monplan.Mode{})

@@ -30,8 +30,8 @@ type Ceph interface {
 	OSDs(ctx context.Context, key storage.ClusterKey, metadata bool) (cephcluster.OSDs, error)
 	// Versions asks which versions of Ceph run there.
 	Versions(ctx context.Context, key storage.ClusterKey) (cephcluster.Versions, error)
-	// MonVersions asks which version each mon runs, by its name.
-	MonVersions(ctx context.Context, key storage.ClusterKey) (runs map[string]upgrade.Version, unavailable string, err error)
+	// MonVersions asks which version each mon runs, by its name; or says why there is no answer.
+	MonVersions(ctx context.Context, key storage.ClusterKey) (map[string]upgrade.Version, string, error)
 	// OKToStop answers which of these OSDs may stop together now.
 	OKToStop(ctx context.Context, key storage.ClusterKey, osds []int) ([]int, storage.Answer, error)
 	// Life asks whether every OSD that is up lives, but for some.

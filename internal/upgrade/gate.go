@@ -65,7 +65,7 @@ func Judge(c Cluster, next Version) Verdict {
 // JudgeMon tells whether a monitor may be started with a version. Somebody else's upgrade is no reason against it: it
 // is part of one. A monitor would start beside OSDs of any age, but nobody tests more than two releases.
 func JudgeMon(c Cluster, next Version) Verdict {
-	for _, mon := range sorted(c.MonsAre) { // which Ceph knows of all of them together only when the last has come that far
+	for _, mon := range sorted(c.MonsAre) { // c.Mons rises only with the last of them
 		if is := c.MonsAre[mon]; next.Release < is.Release {
 			return Verdict{Refused: fmt.Sprintf("mon.%s runs Ceph %s, and its store cannot go back to %s", mon, is, next)}
 		}
