@@ -92,6 +92,7 @@ type world struct {
 	others      []string                  // further CephMons of the same policy
 	addresses   map[string]string         // of the monmap
 	release     int                       // the oldest that a mon may have
+	silent      bool                      // no image may be asked for its version
 	unasked     bool                      // the next step takes an image whose version nobody has asked for yet
 	rook        string                    // the CephCluster of the namespace; "": there is none
 }

@@ -47,7 +47,8 @@ func (m *Mons) judged(ctx context.Context, w *world, look monplan.Seen, asks boo
 	if !next.GivesImage() {
 		return look, nil
 	}
-	if w.unasked = !asks && !m.knows(w) && w.shows(look.Mons) == ""; w.unasked {
+	w.silent = !asks
+	if w.unasked = w.silent && !m.knows(w) && w.shows(look.Mons) == ""; w.unasked {
 		return look, nil
 	}
 	var err error
@@ -159,6 +160,9 @@ func (m *Mons) ask(
 ) (v upgrade.Version, waits string, err error) {
 	if v, known := m.images.Known(w.imageKey(image)); known {
 		return v, "", nil
+	}
+	if w.silent {
+		return v, "nobody asks it for its version now", nil
 	}
 	v, waits, err = m.images.Ask(ctx, cephimage.Question{Pod: w.asking(work, image), Image: image, OrSay: orSay})
 	if err == nil && waits == "" {

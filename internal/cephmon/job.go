@@ -66,9 +66,6 @@ func (m *Mons) survey(
 	if err != nil {
 		return nil, nil, s, err
 	}
-	if look, err = m.judged(ctx, w, look, asks); err != nil {
-		return nil, nil, s, err
-	}
 	s.Step, s.NextID, s.OutSince, s.Counts = monplan.Next(look), look.NextID, outSince(look), counts(look)
 	world, err := m.against(ctx, w, look)
 	if err != nil {
@@ -81,8 +78,11 @@ func (m *Mons) survey(
 	}
 	if len(s.Refused) > 0 { // the status must not tell the next job of a step that never began
 		s.Step = monplan.Step{Verdict: monplan.Refuse, Why: s.Refused[0].Error()}
+		return w, &look, s, nil
 	}
-	return w, &look, s, nil
+	look, err = m.judged(ctx, w, look, asks) // last, since it may make a pod
+	s.Step = monplan.Next(look)
+	return w, &look, s, err
 }
 
 // begin takes up what the job knows. If the spec makes no sense, that is all there is to say: a step that the status

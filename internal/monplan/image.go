@@ -18,13 +18,13 @@ func (s Step) GivesImage() bool {
 	return s.Work != nil && s.Work.Undo == "" && slices.ContainsFunc(s.Acts, gives)
 }
 
-// MayHave answers whether a step may start a mon with it. A dead mon is replaced although nobody knows the image's
-// version: a newcomer that does not start does no harm to those that serve, and is taken back.
+// MayHave answers whether a step may start a mon with it. A dead mon is replaced, and a missing one made, although
+// nobody knows the image's version: a newcomer that does not start does no harm to those that serve, and is taken back.
 func (i Image) MayHave(kind Kind) storage.Answer {
 	switch {
 	case i.Refused != "":
 		return no("%s", i.Refused)
-	case i.Waits != "" && kind != FailOver:
+	case i.Waits != "" && kind != FailOver && kind != Add:
 		return no("%s", i.Waits)
 	}
 	return yes()

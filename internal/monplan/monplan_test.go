@@ -233,6 +233,11 @@ func TestNext(t *testing.T) {
 			want: "Wait: mon.b has another pod template than the spec; not asked",
 		},
 		{
+			what: "one is missing, and nobody knows the image", mons: "a b", more: "c",
+			but:  []change{func(s *monplan.Seen) { s.Image.Waits = "not asked" }},
+			want: "Add: Schedule c, ClaimVolume c, DropCanary c, Start c, AwaitQuorum c, SaveEndpoints c",
+		},
+		{
 			what: "one is missing, and none can start with the image", mons: "a b", more: "d",
 			but:  []change{func(s *monplan.Seen) { s.Image.Refused = "too old" }},
 			want: "Refuse: the monmap has 2 mons, and the spec says 3; too old",
