@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -52,6 +53,8 @@ type NodeState struct {
 	Cordoned bool   `json:"cordoned,omitempty"`
 	Tainted  string `json:"tainted,omitempty"` // an autoscaler's removal taint that counts
 	Ready    bool   `json:"ready,omitempty"`
+	// DrivesOff are the keys of the taints that drive its pods off (leaving.DrivesOff).
+	DrivesOff []string `json:"drivesOff,omitempty"`
 	// Leaving are all signs of its leaving, whether they count by now or not.
 	Leaving leaving.Signs `json:"leaving,omitzero"`
 }
@@ -68,6 +71,9 @@ type EvictionOptions struct {
 type Eviction struct {
 	Node    string
 	Options EvictionOptions
+	// Taint is the key of a taint of the node: those pods go that do not tolerate it, whatever the options say, since it
+	// asks nobody either. "": those that a drain evicts.
+	Taint   string
 	Storage []StoragePods // of each storage cluster on the node
 }
 
@@ -88,7 +94,7 @@ type EvictionProgress struct {
 	Remaining int      `json:"remaining"` // of those, still there
 	Refused   int      `json:"refused,omitempty"`
 	Blocked   []string `json:"blocked,omitempty"`
-	// Ended says why evicting stopped although pods remain: the node was uncordoned or is gone.
+	// Ended says why evicting stopped although pods remain: the node was uncordoned or is gone, or its taint is.
 	Ended string `json:"ended,omitempty"`
 }
 
@@ -186,6 +192,7 @@ type EvictInput struct {
 	Node    string             `json:"node"`
 	UID     string             `json:"uid"`
 	Options EvictionOptions    `json:"options"`
+	Taint   string             `json:"taint,omitempty"` // as in Eviction
 	// Token of the lease under which the pods may go. It is compared before every pass.
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"`
@@ -272,8 +279,10 @@ func (d *Drain) evictPass(ctx context.Context, in EvictInput) (EvictionProgress,
 			"node %s is another one than when the drain began (it was deleted and registered again)", in.Node)
 	case !n.Cordoned:
 		return EvictionProgress{Ended: "the node was uncordoned"}, nil
+	case in.Taint != "" && !slices.Contains(n.DrivesOff, in.Taint):
+		return EvictionProgress{Ended: "the taint " + in.Taint + " is gone"}, nil
 	}
-	eviction := Eviction{Node: in.Node, Options: in.Options}
+	eviction := Eviction{Node: in.Node, Options: in.Options, Taint: in.Taint}
 	for _, g := range in.grants() {
 		p, err := d.Policies.Policy(ctx, g.Cluster)
 		if errors.Is(err, ErrNotFound) {
@@ -303,6 +312,9 @@ type AwaitNodeInput struct {
 	// AfterReboot: a new boot ID and Ready are enough, though the node is still cordoned.
 	AfterReboot bool   `json:"afterReboot,omitempty"`
 	BootID      string `json:"bootID,omitempty"`
+	// Taint is the key of a taint that is waited for to go. Nothing else counts as a return then: the node may not be
+	// cordoned yet.
+	Taint string `json:"taint,omitempty"`
 }
 
 // NodeReturn is how a wait for a node ended.
@@ -310,6 +322,7 @@ type NodeReturn struct {
 	Gone       bool   `json:"gone,omitempty"`       // its Node object is deleted, or is another one
 	Rebooted   bool   `json:"rebooted,omitempty"`   // Ready with a new boot ID
 	Uncordoned bool   `json:"uncordoned,omitempty"` // schedulable and Ready
+	Untainted  bool   `json:"untainted,omitempty"`  // Ready without the taint
 	BootID     string `json:"bootID,omitempty"`
 }
 
@@ -320,6 +333,9 @@ func (d *Drain) AwaitNode(ctx context.Context, in AwaitNodeInput) (NodeReturn, e
 	go beat(ctx)
 	n, err := d.Nodes.AwaitNode(ctx, in.Node, func(n NodeState) bool {
 		r := in.became(n)
+		if in.Taint != "" {
+			return r.Gone || r.Untainted
+		}
 		return r.Gone || r.Uncordoned || in.AfterReboot && r.Rebooted
 	})
 	if err != nil {
@@ -335,6 +351,6 @@ func (in AwaitNodeInput) became(n NodeState) NodeReturn {
 	}
 	return NodeReturn{
 		Rebooted: n.Ready && n.BootID != in.BootID, Uncordoned: n.Ready && !n.Cordoned && n.Tainted == "",
-		BootID: n.BootID,
+		Untainted: n.Ready && in.Taint != "" && !slices.Contains(n.DrivesOff, in.Taint), BootID: n.BootID,
 	}
 }

@@ -55,6 +55,42 @@ func (granted) Policy(context.Context, storage.ClusterKey) (activities.Policy, e
 	return p, nil
 }
 
+// taintedNode is a cordoned node with a taint that drives its pods off.
+type taintedNode struct {
+	slowNode
+	taints []string
+}
+
+func (n *taintedNode) Node(context.Context, string) (activities.NodeState, error) {
+	return activities.NodeState{Found: true, UID: "uid", Cordoned: true, Ready: true, DrivesOff: n.taints}, nil
+}
+
+// TestNobodyIsEvictedForATaintThatIsGone: another taint is none of this drain's.
+func TestNobodyIsEvictedForATaintThatIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		taints []string
+		ended  string
+	}{
+		"there":   {[]string{"other", "repair"}, ""},
+		"gone":    {nil, "the taint repair is gone"},
+		"another": {[]string{"other"}, "the taint repair is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &taintedNode{taints: c.taints}
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			env.RegisterActivity(&activities.Drain{Nodes: n, Policies: granted{}})
+			got, err := env.ExecuteActivity((*activities.Drain)(nil).EvictPods, activities.EvictInput{
+				Node: "node-a", UID: "uid", WorkflowID: "drain/node-a", RunID: "run", Token: 1, Taint: "repair",
+			})
+			require.NoError(t, err)
+			var p activities.EvictionProgress
+			require.NoError(t, got.Get(&p))
+			require.Equal(t, c.ended, p.Ended)
+			require.Equal(t, c.ended == "", n.asked > 0)
+		})
+	}
+}
+
 // TestNobodyAsksBeforeAPodHasGone: of what only takes its time to stop the watch tells. A budget may let go at any
 // time.
 func TestNobodyAsksBeforeAPodHasGone(t *testing.T) {

@@ -37,6 +37,8 @@ type PodExplanation struct {
 	// Wish is who wants the pod gone, and Turn how it gets its turn, if anybody does.
 	Wish *kube.StorageWish `json:"wish,omitempty"`
 	Turn string            `json:"turn,omitempty"`
+	// Taint is the key of the node's taint that is to drive the pod off; Turn says of it, too.
+	Taint string `json:"taint,omitempty"`
 	// Drain is what a drain of the pod's node would meet: what is in its way is in the pod's way, too. Nil: the pod does
 	// not wait, or nobody knows.
 	Drain *Explanation `json:"drain,omitempty"`
@@ -86,19 +88,26 @@ func (c *Command) ExplainPod(ctx context.Context, namespace, pod, policy, system
 	return e, nil
 }
 
-// wish finds out whether a controller wants the pod gone. That it cannot be found out takes nothing from the answer.
+// wish finds out whether a controller wants the pod gone, or a taint is to drive it off. That it cannot be found out
+// takes nothing from the answer.
 func (c *Command) wish(ctx context.Context, e *PodExplanation) {
 	policies, err := c.Kubernetes.MaintenancePolicies(ctx, e.Namespace)
 	if err != nil {
 		return
 	}
 	for i := range policies {
+		p := policyStatus(&policies[i], e.At)
+		p.restarts(&policies[i])
 		wishes, err := c.Kubernetes.StorageWishes(ctx, &policies[i])
 		at := slices.IndexFunc(wishes, func(w kube.StorageWish) bool { return w.Pod == e.Pod })
 		if err == nil && at >= 0 {
-			p := policyStatus(&policies[i], e.At)
-			p.restarts(&policies[i])
 			e.Wish, e.Turn = &wishes[at], p.turn()
+			return
+		}
+		driven, err := c.Kubernetes.DrivenOff(ctx, &policies[i])
+		at = slices.IndexFunc(driven, func(d kube.DrivenDaemon) bool { return d.Pod == e.Pod })
+		if err == nil && at >= 0 {
+			e.Taint, e.Turn = driven[at].Taint, p.turnOf(driven[at])
 			return
 		}
 	}
@@ -127,6 +136,10 @@ func (e PodExplanation) Write(w io.Writer) {
 	if e.Wish != nil {
 		fmt.Fprintf(w, "Somebody wants it gone: %s. It gets its turn %s.\n", e.Wish, e.Turn)
 	}
+	if e.Taint != "" {
+		fmt.Fprintf(w, "The taint %s of %s is to drive it off, and the taint manager tries no more. It gets its turn %s.\n",
+			e.Taint, e.Node, e.Turn)
+	}
 	if e.Unknown != "" {
 		fmt.Fprintf(w, "What it waits for could not be found out: %s\n", e.Unknown)
 	}
@@ -152,6 +165,10 @@ func (e PodExplanation) writeWait(w io.Writer) {
 // writeHow tells how to have the failure domain opened when nothing is in the way of that. A cordon announces that its
 // OSDs may go, once.
 func (e PodExplanation) writeHow(w io.Writer, d Explanation) {
+	if e.Taint != "" {
+		fmt.Fprintf(w, "\nNothing is in the way of opening %s.\n", orUnknown(d.Domain))
+		return
+	}
 	fmt.Fprintf(w, "\nNothing is in the way of opening %s. To have it opened, and the pod go:\n", orUnknown(d.Domain))
 	if d.State.Cordoned {
 		fmt.Fprintf(w, "  kubectl uncordon %s\n", e.Node)

@@ -35,6 +35,13 @@ func TestExplainPod(t *testing.T) {
 			}}}
 			return w
 		}, func(d *kube.Deletion) { d.Refused = sentence }, false},
+		"tainted": {func() *world {
+			w := newWorld()
+			w.driven = []kube.DrivenDaemon{{Daemon: "osd.1", Driven: wish.Driven{
+				Pod: "rook-ceph-osd-1-5d94-x", Node: "node-b", Taint: "example.com/repair",
+			}}}
+			return w
+		}, func(d *kube.Deletion) { d.Refused = sentence }, false},
 		"lease-held": {drained, func(d *kube.Deletion) { d.Refused = sentence }, false},
 		"warned":     {newWorld, func(d *kube.Deletion) { d.Warned = sentence }, true},
 		"refused-by-others": {newWorld, func(d *kube.Deletion) {

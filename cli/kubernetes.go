@@ -50,6 +50,8 @@ type Kubernetes interface {
 	TryDelete(ctx context.Context, namespace, pod string) (kube.Deletion, error)
 	// StorageWishes are the OSDs and mons of a policy that a controller wants gone.
 	StorageWishes(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]kube.StorageWish, error)
+	// DrivenOff are the OSDs and mons of a policy that taints of their nodes are to drive off.
+	DrivenOff(ctx context.Context, p *v1alpha1.MaintenancePolicy) ([]kube.DrivenDaemon, error)
 	// May tells whether an account may do something.
 	May(ctx context.Context, who kube.Account, r kube.Right) (bool, error)
 }

@@ -73,6 +73,8 @@ type PolicyStatus struct {
 	v1alpha1.MaintenancePolicyStatus `json:",inline"`
 	// Wishes are the OSDs and mons that a controller wants gone, and that wait where deletions are guarded.
 	Wishes []kube.StorageWish `json:"wishes,omitempty"`
+	// DrivenOff are those that a taint of their node is to drive off, and that wait there, too.
+	DrivenOff []kube.DrivenDaemon `json:"drivenOff,omitempty"`
 	// Restarts is what becomes of them.
 	Restarts v1alpha1.RestartMode `json:"restarts,omitempty"`
 	// RestartsFrom is when the next window opens in which they may go; zero: one is open.
@@ -266,6 +268,9 @@ func (c *Command) wishes(ctx context.Context, s *Status, p *v1alpha1.Maintenance
 	last := &s.Policies[len(s.Policies)-1]
 	last.Wishes = wishes
 	last.restarts(p)
+	if last.DrivenOff, err = c.Kubernetes.DrivenOff(ctx, p); err != nil {
+		s.Problems = append(s.Problems, fmt.Sprintf("what taints are to drive off in %s/%s: %v", p.Namespace, p.Name, err))
+	}
 }
 
 // restarts says what becomes of what waits, and when.

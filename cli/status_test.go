@@ -75,6 +75,9 @@ func wished() *world {
 		{Daemon: "osd.1", Wish: wish.Wish{Pod: "osd-1-x", Owner: "ReplicaSet/rook-ceph-osd-1", Orphan: true}},
 		{Daemon: "osd.3", Wish: wish.Wish{Pod: "osd-3-x", Owner: "StatefulSet/osd", Newer: true}},
 	}
+	w.driven = []kube.DrivenDaemon{
+		{Daemon: "osd.5", Driven: wish.Driven{Pod: "osd-5-x", Node: "node-c", Taint: "example.com/repair"}},
+	}
 	return w
 }
 

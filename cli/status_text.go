@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // Outputs are the values of --output; "" is text.
@@ -150,11 +151,8 @@ func (s Status) writeProblems(w io.Writer) {
 func (s Status) writeWishes(w io.Writer) {
 	var rows [][]string
 	for _, p := range s.Policies {
-		for i, x := range p.Wishes {
-			if i == mostWishes {
-				rows = append(rows, []string{fmt.Sprintf("and %d more", len(p.Wishes)-i), "", "", "", ""})
-				break
-			}
+		var of [][]string
+		for _, x := range p.Wishes {
 			what := "a newer one"
 			if !x.Newer {
 				what = "gone for good"
@@ -163,14 +161,29 @@ func (s Status) writeWishes(w io.Writer) {
 			if !x.Since.IsZero() {
 				since = when(x.Since, s.At)
 			}
-			rows = append(rows, []string{x.Daemon, what, x.Owner, since, p.turn()})
+			of = append(of, []string{x.Daemon, what, x.Owner, since, p.turn()})
 		}
+		for _, x := range p.DrivenOff {
+			of = append(of, []string{x.Daemon, "off " + x.Node, "taint " + x.Taint, "", p.turnOf(x)})
+		}
+		if more := len(of) - mostWishes; more > 0 {
+			of = append(of[:mostWishes], []string{fmt.Sprintf("and %d more", more), "", "", "", ""})
+		}
+		rows = append(rows, of...)
 	}
 	table(w, []string{"WANTED", "AS", "BY", "REFUSED SINCE", "ITS TURN"}, rows)
 }
 
 // mostWishes is how many of a policy's wishes the text names.
 const mostWishes = 12
+
+// turnOf is how a daemon gets its turn that a taint is to drive off.
+func (p PolicyStatus) turnOf(d kube.DrivenDaemon) string {
+	if p.Restarts == v1alpha1.RestartsAutomatic {
+		return "by " + jobs.DrainNode.ID(d.Node)
+	}
+	return "by `lockkeeper drain " + d.Node + "`"
+}
 
 // turn is how what waits gets its turn.
 func (p PolicyStatus) turn() string {

@@ -50,6 +50,7 @@ func agoMeta(d time.Duration) metav1.Time { return metav1.NewTime(ago(d)) }
 // world is a Kubernetes and a Temporal in memory: one Ceph cluster, of which node-a hosts osd.0 in zone-x.
 type world struct {
 	wishes       []kube.StorageWish
+	driven       []kube.DrivenDaemon
 	nodes        map[string]activities.NodeState
 	policy       *v1alpha1.MaintenancePolicy
 	pods         []storageview.Pod
@@ -418,6 +419,10 @@ func (w *world) TryDelete(context.Context, string, string) (kube.Deletion, error
 
 func (w *world) StorageWishes(context.Context, *v1alpha1.MaintenancePolicy) ([]kube.StorageWish, error) {
 	return w.wishes, w.kubeAway
+}
+
+func (w *world) DrivenOff(context.Context, *v1alpha1.MaintenancePolicy) ([]kube.DrivenDaemon, error) {
+	return w.driven, w.kubeAway
 }
 
 func (w *world) Hosts(context.Context) (map[string]string, error) { return w.hosts, w.kubeAway }

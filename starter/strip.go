@@ -10,6 +10,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
 	"github.com/lockkeeper/lockkeeper/internal/cephosd/podspec"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
@@ -159,7 +160,7 @@ func stripTemplate(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 
 // stripPodSpec keeps where a pod runs, or where it must.
 func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
-	out := corev1.PodSpec{NodeName: s.NodeName}
+	out := corev1.PodSpec{NodeName: s.NodeName, Tolerations: stripTolerations(s.Tolerations)}
 	if host, ok := s.NodeSelector[corev1.LabelHostname]; ok {
 		out.NodeSelector = map[string]string{corev1.LabelHostname: host}
 	}
@@ -168,6 +169,17 @@ func stripPodSpec(s corev1.PodSpec) corev1.PodSpec {
 			out.Affinity = &corev1.Affinity{
 				NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required},
 			}
+		}
+	}
+	return out
+}
+
+// stripTolerations keeps those by which a pod stays where a taint drives others off. Each pod has two that Kubernetes
+// adds, for nodes that fail.
+func stripTolerations(all []corev1.Toleration) (out []corev1.Toleration) {
+	for _, t := range all {
+		if (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute) && !leaving.OfKubernetes(t.Key) {
+			out = append(out, t)
 		}
 	}
 	return out

@@ -128,7 +128,11 @@ func (t temporalClient) silent() error {
 }
 
 func (t temporalClient) StartDrain(ctx context.Context, in workflows.DrainNodeInput) error {
-	return t.start(ctx, options(jobs.DrainNode.ID(in.Node), "observe the drain of "+in.Node), jobs.DrainNode.Type, in)
+	summary := "observe the drain of " + in.Node
+	if !in.Observe {
+		summary = "drain of " + in.Node
+	}
+	return t.start(ctx, options(jobs.DrainNode.ID(in.Node), summary), jobs.DrainNode.Type, in)
 }
 
 func (t temporalClient) TakeUpDrain(ctx context.Context, in workflows.DrainNodeInput) (began bool, err error) {

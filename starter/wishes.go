@@ -3,6 +3,7 @@ package starter
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -10,8 +11,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +27,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
 	"github.com/lockkeeper/lockkeeper/internal/jobs"
 	"github.com/lockkeeper/lockkeeper/internal/kube"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
@@ -39,7 +43,10 @@ type WishReconciler struct {
 }
 
 // wishes is what the watcher remembers of one policy's. Its key is reconciled by one goroutine at a time.
-type wishes struct{ seen, told *WishSnapshot }
+type wishes struct {
+	seen, told           *WishSnapshot
+	taints, toldOfTaints *TaintSnapshot
+}
 
 // gatherWishes is how long the watcher listens on, so that a restart of all OSDs is one signal.
 const gatherWishes = 50 * time.Millisecond
@@ -63,7 +70,11 @@ func (r *WishReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	k, now := known.(*wishes), time.Now()
 	seen := TakeWishes(wishRules(p), kube.WishesFor(p, objects), k.seen, now)
 	k.seen = &seen
-	again := reconcile.Result{RequeueAfter: seen.lookAgain(now)}
+	later, err := r.taints(ctx, p, pods, k, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	again := reconcile.Result{RequeueAfter: soonest(seen.lookAgain(now), later)}
 	counting := seen.counting(now)
 	news := DecideWishes(k.told, counting, func(uid types.UID) bool { return gone(pods, uid) })
 	if news.Reason != "" {
@@ -74,6 +85,36 @@ func (r *WishReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	k.told = &counting
 	return again, nil
+}
+
+// taints starts the drains of nodes whose taints are to drive the policy's pods off, and says after which time to look
+// again; 0: when something happens.
+func (r *WishReconciler) taints(
+	ctx context.Context, p *v1alpha1.MaintenancePolicy, pods []corev1.Pod, k *wishes, now time.Time,
+) (time.Duration, error) {
+	var nodes corev1.NodeList
+	if err := r.Objects.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list nodes in the cache: %w", err)
+	}
+	seen := TakeTaints(kube.RestartMode(p), kube.DrivenOff(p, pods, nodes.Items), k.taints, now)
+	k.taints = &seen
+	counting := seen.counting(now)
+	for _, drain := range DecideTaints(k.toldOfTaints, counting) {
+		if err := r.Temporal.StartDrain(ctx, drain); err != nil {
+			return 0, err
+		}
+		r.Log.Info("started a drain", "node", drain.Node, "reason", drain.Reason)
+	}
+	k.toldOfTaints = &counting
+	return seen.lookAgain(now), nil
+}
+
+// soonest is the shorter of two times, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func wishRules(p *v1alpha1.MaintenancePolicy) WishRules {
@@ -145,10 +186,14 @@ func watchWishes(mgr manager.Manager, r *WishReconciler) error {
 	itself := soonAfter(gatherWishes, func(_ context.Context, o client.Object) []types.NamespacedName {
 		return []types.NamespacedName{client.ObjectKeyFromObject(o)}
 	})
+	anywhere := soonAfter(gatherWishes, func(ctx context.Context, _ client.Object) []types.NamespacedName {
+		return policiesIn(ctx, cached, metav1.NamespaceAll)
+	})
 	watched, err := ctrl.NewControllerManagedBy(mgr).
 		Named("wishes").
 		Watches(&v1alpha1.MaintenancePolicy{}, itself).
 		Watches(&corev1.Pod{}, ofNamespace).
+		Watches(&corev1.Node{}, anywhere, builder.WithPredicates(updatesThat(drivesOthersOff))).
 		Watches(&appsv1.ReplicaSet{}, ofNamespace).
 		Watches(&appsv1.Deployment{}, ofNamespace).
 		Watches(&appsv1.StatefulSet{}, ofNamespace).
@@ -174,7 +219,14 @@ func (r *WishReconciler) watchCephOSDs(mgr manager.Manager) error {
 	}))
 }
 
-// policiesIn are the policies of a namespace.
+// drivesOthersOff tells whether an update of a node may change which pods its taints drive off.
+func drivesOthersOff(before, now client.Object) bool {
+	was, ok := before.(*corev1.Node)
+	is, same := now.(*corev1.Node)
+	return ok && same && !reflect.DeepEqual(leaving.DrivesOff(was), leaving.DrivesOff(is))
+}
+
+// policiesIn are the policies of a namespace; "": of all.
 func policiesIn(ctx context.Context, cached client.Reader, namespace string) (out []types.NamespacedName) {
 	var list v1alpha1.MaintenancePolicyList
 	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {

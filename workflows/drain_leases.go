@@ -52,7 +52,7 @@ func (d *drain) underLease(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if d.in.Observe && d.back == nil && !d.state.Target.Gone && d.state.Returned == nil {
+	if d.sinceBefore() && d.back == nil && !d.state.Target.Gone && d.state.Returned == nil {
 		d.watchNode(ctx) // it may be back before we get the lease
 	}
 	var requests []request
@@ -102,7 +102,10 @@ func (d *drain) wanted(on activities.Hosted) lease.Claim {
 	reason := d.in.Reason
 	if reason == "" {
 		reason = "drain of " + d.in.Node
-		if d.in.Observe {
+		switch {
+		case d.in.Taint != "":
+			reason = d.in.Node + " is tainted " + d.in.Taint
+		case d.in.Observe:
 			reason = d.in.Node + " is drained from outside"
 		}
 	}
@@ -117,10 +120,13 @@ func (d *drain) wanted(on activities.Hosted) lease.Claim {
 	return c
 }
 
-// backEarly: the node that somebody else drains was back before we were granted all leases.
+// backEarly: the node that somebody else drains, or wants drained, was back before we were granted all leases.
 func (d *drain) backEarly() bool {
-	return d.in.Observe && d.back != nil && d.back.IsReady() && !d.held()
+	return d.sinceBefore() && d.back != nil && d.back.IsReady() && !d.held()
 }
+
+// sinceBefore: somebody wanted the node emptied before the drain began, and may want it no more before it gets a lease.
+func (d *drain) sinceBefore() bool { return d.in.Observe || d.in.Taint != "" }
 
 // claims are those of the storage clusters that have daemons on the node, in the order of their keys; none before the
 // node was looked at.

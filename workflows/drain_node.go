@@ -24,8 +24,12 @@ type DrainNodeInput struct {
 	Observe bool `json:"observe,omitempty"`
 	// UncordonAfterReboot: uncordon as soon as the node is Ready with a new boot ID. Otherwise a person uncordons it, or
 	// sends the signal `done`.
-	UncordonAfterReboot bool                       `json:"uncordonAfterReboot,omitempty"`
-	Eviction            activities.EvictionOptions `json:"eviction,omitzero"`
+	UncordonAfterReboot bool `json:"uncordonAfterReboot,omitempty"`
+	// Taint is the key of a taint of the node with the effect NoExecute, by which somebody wants its pods driven off:
+	// those are evicted that do not tolerate it, and when it is gone the node is uncordoned and the drain ends, at
+	// whatever step it was. The watcher starts such a drain where deletions are guarded.
+	Taint    string                     `json:"taint,omitempty"`
+	Eviction activities.EvictionOptions `json:"eviction,omitzero"`
 	// State is written by the run before, and not by people.
 	State *DrainState `json:"state,omitempty"`
 
@@ -155,6 +159,7 @@ func (d *drain) work(ctx workflow.Context) error {
 			d.state.Result.Outcome = OutcomeDone
 			return nil
 		}
+	case d.in.Taint != "" && !d.state.Cordoned && d.back != nil && d.back.IsReady(): // before anything was done
 	case !d.in.Observe:
 		if !d.job.goesOnIn(PhaseEvict) { // cordoned by the run before
 			if err := d.cordon(ctx); err != nil {
@@ -205,7 +210,7 @@ func (d *drain) evict(ctx workflow.Context) error {
 	info, target := workflow.GetInfo(ctx), d.state.Target
 	grants := d.grants()
 	in := activities.EvictInput{
-		Cluster: target.Cluster, Node: target.Node, UID: target.UID, Options: d.in.Eviction,
+		Cluster: target.Cluster, Node: target.Node, UID: target.UID, Options: d.in.Eviction, Taint: d.in.Taint,
 		WorkflowID: info.WorkflowExecution.ID, RunID: info.FirstRunID, Token: grants[0].Token, Others: grants[1:],
 	}
 	for {
@@ -239,7 +244,7 @@ func (d *drain) evict(ctx workflow.Context) error {
 func (d *drain) watchNode(ctx workflow.Context) {
 	d.back = begin(watching(ctx, "wait for "+d.state.Target.Node), draining.AwaitNode, activities.AwaitNodeInput{
 		Node: d.state.Target.Node, UID: d.state.Target.UID, BootID: d.state.Target.BootID,
-		AfterReboot: d.in.UncordonAfterReboot,
+		AfterReboot: d.in.UncordonAfterReboot, Taint: d.in.Taint,
 	})
 }
 
@@ -255,7 +260,11 @@ func (d *drain) awaitReturn(ctx workflow.Context) error {
 		d.watchNode(ctx)
 	}
 	waits := d.state.Target.Node + " to be Ready and uncordoned, to be deleted, or for the signal `done`"
-	if d.in.UncordonAfterReboot {
+	switch {
+	case d.in.Taint != "":
+		waits = d.state.Target.Node + " to be Ready without the taint " + d.in.Taint +
+			", to be deleted, or for the signal `done`"
+	case d.in.UncordonAfterReboot:
 		waits = d.state.Target.Node + " to be rebooted, to be deleted, or for the signal `done`"
 	}
 	for {

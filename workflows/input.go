@@ -48,10 +48,26 @@ func (d *drain) validate(ctx workflow.Context) error {
 		input.Text("reason", in.Reason),
 		input.PodSelector("eviction.podSelector", in.Eviction.PodSelector),
 		gracePeriod(in.Eviction.GracePeriodSeconds),
+		taintOf(in),
 		theOne(ctx, jobs.DrainNode.ID(in.Node), "there is one drain of a node at a time, under this ID"),
 	}
 	_, err := input.PolicyKeys("policy", in.Policy)
 	return first(append(checks, err))
+}
+
+// taintOf says what is wrong with the taint that a drain goes by.
+func taintOf(in *DrainNodeInput) *input.Error {
+	if in.Taint == "" {
+		return nil
+	}
+	if wrong := input.TaintKey("taint", in.Taint); wrong != nil {
+		return wrong
+	}
+	if in.Observe || in.UncordonAfterReboot || in.Eviction != (activities.EvictionOptions{}) {
+		return input.Wrong("taint", in.Taint, "says what goes and when the drain ends; leave out observe, "+
+			"uncordonAfterReboot and eviction")
+	}
+	return nil
 }
 
 // maxGracePeriod is a week, in seconds: the longest that a pod has any business to take to stop.

@@ -25,7 +25,7 @@ import (
 	"github.com/lockkeeper/lockkeeper/workflows"
 )
 
-const drainFields = "node, policy, reason, observe, uncordonAfterReboot, eviction"
+const drainFields = "node, policy, reason, observe, uncordonAfterReboot, taint, eviction"
 
 // TestBadInputIsRefused: a workflow that makes no sense fails at its first step, and says which field, which value, and
 // what is allowed. No activity is registered, so it cannot have done anything.
@@ -122,6 +122,13 @@ func TestBadInputIsRefused(t *testing.T) {
 		"odd selector": {
 			drain, "drain/a", `{"node": "a", "eviction": {"podSelector": "a in ("}}`,
 			`eviction.podSelector: "a in (": must be a label selector such as app=web: unable to parse requirement: found '', expected: ',', ')' or identifier`,
+		},
+		"no taint": {
+			drain, "drain/a", `{"node": "a", "taint": "a=b"}`, `taint: "a=b": must be the key of a taint: `,
+		},
+		"a taint, and what it says already": {
+			drain, "drain/a", `{"node": "a", "taint": "a", "observe": true}`,
+			`taint: "a": says what goes and when the drain ends; leave out observe, uncordonAfterReboot and eviction`,
 		},
 		"a novel": {
 			drain, "drain/a", `{"node": "a", "reason": "` + strings.Repeat("x", 501) + `"}`,

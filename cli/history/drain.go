@@ -49,7 +49,11 @@ func (r *reader) started(e *historypb.HistoryEvent) {
 func (r *reader) startedDrain(e *historypb.HistoryEvent, a *startedAttributes) {
 	in := read[workflows.DrainNodeInput](a.GetInput())
 	what := "the drain of " + in.Node + " was asked for"
-	if in.Observe {
+	switch {
+	case in.Taint != "":
+		what = "the taint " + in.Taint + " is to drive the pods of " + in.Node +
+			" off, and this job lets them go in their turn"
+	case in.Observe:
 		what = "somebody drains " + in.Node + " from outside; this job guards it"
 	}
 	r.say(e, what, prefixed("why: ", in.Reason), prefixed("policy: ", in.Policy), by(a.GetIdentity()))

@@ -28,6 +28,14 @@ func NodeName(field, name string) *Error {
 	return nil
 }
 
+// TaintKey checks the key of a taint.
+func TaintKey(field, key string) *Error {
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return Wrong(field, key, "must be the key of a taint: "+strings.Join(problems, "; "))
+	}
+	return nil
+}
+
 // PolicyKey reads "namespace/name".
 func PolicyKey(field, policy string) (storage.ClusterKey, *Error) {
 	ns, name, ok := strings.Cut(policy, "/")

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubectl/pkg/drain"
 
 	"github.com/lockkeeper/lockkeeper/activities"
+	"github.com/lockkeeper/lockkeeper/internal/wish"
 )
 
 // This file evicts the pods of a node, as kubectl drain does.
@@ -28,17 +29,17 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 		namespaces = append(namespaces, s.Namespace)
 	}
 	h := c.drainHelper(ctx, in.Options, namespaces)
-	list, errs := h.GetPodsForDeletion(in.Node)
-	if len(errs) > 0 {
-		// Pods that may not be evicted as things stand (bare, or with local data): a person has to choose, nothing is lost by
-		// waiting.
-		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{errors.Join(errs...).Error()}}, nil
+	pods, blocked, err := c.toGo(ctx, h, in)
+	if err != nil {
+		return activities.EvictionProgress{}, err
+	}
+	if blocked != "" {
+		return activities.EvictionProgress{Total: 1, Remaining: 1, Blocked: []string{blocked}}, nil
 	}
 	version, err := c.evictionVersion()
 	if err != nil {
 		return activities.EvictionProgress{}, err
 	}
-	pods := list.Pods()
 	last, err := lastToGo(pods, in)
 	if err != nil {
 		return activities.EvictionProgress{}, err
@@ -70,6 +71,40 @@ func (c *Cluster) EvictOnce(ctx context.Context, in activities.Eviction) (activi
 		}
 	}
 	return p, nil
+}
+
+// toGo are the pods that have to go, or blocked says which may not be evicted as things stand (bare, or with local
+// data): a person has to choose, and nothing is lost by waiting.
+func (c *Cluster) toGo(
+	ctx context.Context, h *drain.Helper, in activities.Eviction,
+) (pods []corev1.Pod, blocked string, err error) {
+	if in.Taint != "" {
+		pods, err = c.drivenOff(ctx, in)
+		return pods, "", err
+	}
+	list, errs := h.GetPodsForDeletion(in.Node)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...).Error(), nil
+	}
+	return list.Pods(), "", nil
+}
+
+// drivenOff are the pods that a taint of their node drives off, a DaemonSet's too.
+func (c *Cluster) drivenOff(ctx context.Context, in activities.Eviction) ([]corev1.Pod, error) {
+	n, err := c.typed.CoreV1().Nodes().Get(ctx, in.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", in.Node).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return wish.DrivenOff(&p, n, in.Taint) == "" }), nil
 }
 
 // evictionVersion is the version of the eviction API that the API server has, which is asked for once.

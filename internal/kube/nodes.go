@@ -31,9 +31,13 @@ var RemovalTaints = []string{leaving.RemovalTaint, leaving.DisruptedTaint}
 
 // StateOf is a node as far as jobs need it.
 func StateOf(n *corev1.Node, now time.Time) activities.NodeState {
+	var drivesOff []string
+	for _, t := range leaving.DrivesOff(n) {
+		drivesOff = append(drivesOff, t.Key)
+	}
 	return activities.NodeState{
 		Found: true, UID: string(n.UID), BootID: n.Status.NodeInfo.BootID, Cordoned: n.Spec.Unschedulable,
-		Tainted: RemovalTaint(n, now), Ready: NodeReady(n), Leaving: leaving.Of(n),
+		DrivesOff: drivesOff, Tainted: RemovalTaint(n, now), Ready: NodeReady(n), Leaving: leaving.Of(n),
 	}
 }
 

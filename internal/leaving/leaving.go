@@ -66,6 +66,21 @@ func Of(n *corev1.Node) Signs {
 	return s
 }
 
+// DrivesOff are the taints by which a person, or a program of theirs, has a node's pods driven off: those that do not
+// tolerate them are deleted at once. The taints that Kubernetes itself sets on nodes which fail are none of them.
+func DrivesOff(n *corev1.Node) (taints []corev1.Taint) {
+	for _, t := range n.Spec.Taints {
+		if t.Effect == corev1.TaintEffectNoExecute && !OfKubernetes(t.Key) {
+			taints = append(taints, t)
+		}
+	}
+	return taints
+}
+
+// OfKubernetes tells whether a taint is one that Kubernetes sets on nodes which fail: not-ready, unreachable,
+// out-of-service and others.
+func OfKubernetes(key string) bool { return strings.HasPrefix(key, "node.kubernetes.io/") }
+
 // NodeClaim is the name of Karpenter's object behind a node; "": it is not one of Karpenter's.
 func NodeClaim(n *corev1.Node) string {
 	for _, o := range n.OwnerReferences {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,7 @@ func (a nodesAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 		e := watch.Event{Type: watch.Deleted, Object: &corev1.Node{}}
 		changed := a.server.await(ctx, func() bool {
 			now := a.server.nodeState(name)
-			if now == last {
+			if reflect.DeepEqual(now, last) {
 				return false
 			}
 			if last = now; now.Found {

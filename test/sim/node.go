@@ -2,11 +2,14 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
 
 // This file is a node, as the API server shows it.
@@ -50,7 +53,11 @@ func (n *node) object() corev1.Node {
 		}
 	}
 	if n.tainted != "" {
-		out.Spec.Taints = []corev1.Taint{{Key: n.tainted, Effect: corev1.TaintEffectNoSchedule}}
+		effect := corev1.TaintEffectNoExecute // a person's; where deletions are guarded nothing goes because of it
+		if slices.Contains(kube.RemovalTaints, n.tainted) {
+			effect = corev1.TaintEffectNoSchedule
+		}
+		out.Spec.Taints = []corev1.Taint{{Key: n.tainted, Effect: effect}}
 	}
 	return out
 }

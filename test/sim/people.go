@@ -126,7 +126,8 @@ func (w *World) TamperWithBudget(del bool) {
 	})
 }
 
-// Taint announces the removal of a node, as an autoscaler does; "" takes that back.
+// Taint announces the removal of a node, as an autoscaler does, if the key is of one. With another key it is to drive
+// the node's pods off, which the guard of deletions keeps from happening. "" takes that back.
 func (w *World) Taint(name, key string) {
 	w.happens(func() {
 		w.tell("%s is tainted %q", name, key)
