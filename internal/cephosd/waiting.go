@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,7 +38,8 @@ type waits struct {
 	key     storage.ClusterKey
 	objects wish.Objects
 	wishes  []kube.StorageWish
-	nodes   map[string]string // why they are not in service, by name
+	nodes   []corev1.Node
+	away    map[string]string // why they are not in service, by name
 }
 
 func (w waiting) look(ctx context.Context) (*waits, error) {
@@ -50,9 +52,11 @@ func (w waiting) look(ctx context.Context) (*waits, error) {
 	if err := w.api.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, out.policy); err != nil {
 		return nil, err
 	}
-	if out.nodes, err = kube.Nodes(ctx, w.typed); err != nil {
+	nodes, err := w.typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
 		return nil, err
 	}
+	out.nodes, out.away = nodes.Items, kube.OutOfService(nodes.Items)
 	if out.objects, err = kube.StorageObjects(ctx, w.typed, w.api, out.policy); err != nil {
 		return nil, err
 	}
@@ -80,6 +84,18 @@ func (s *waits) twins() map[string]string {
 			if p.UID != x.UID && podspec.Trouble(p) == "" {
 				out[x.Daemon] = p.Name
 			}
+		}
+	}
+	return out
+}
+
+// homeless says, by the name of the daemon, why no node would take the pod that is to come in the place of one. A
+// DaemonSet decides by itself where its pods run.
+func (s *waits) homeless() map[string]string {
+	out := map[string]string{}
+	for _, x := range s.wishes {
+		if o, known := s.owner(x); known && x.Newer && o.ref.Kind != "DaemonSet" {
+			out[x.Daemon] = kube.Homeless(&o.template, s.nodes)
 		}
 	}
 	return out
@@ -187,7 +203,7 @@ func (s *waits) letGo(all []activities.LetGo, c cluster) (out []rollout.OSD) {
 		}
 		for _, p := range s.pods(g.Key) {
 			if o.Host = kube.PodNode(p); !o.Serves {
-				o.Away = s.nodes[o.Host]
+				o.Away = s.away[o.Host]
 			}
 		}
 		out = append(out, o)
@@ -245,7 +261,9 @@ func (s *waits) domain(daemon string, c cluster) string {
 func (w waiting) due(
 	ctx context.Context, s *waits, c cluster, letGo []activities.LetGo,
 ) (due []rollout.OSD, held []activities.Superfluous, err error) {
-	stay := staying{namespace: s.key.Namespace, away: s.nodes, mons: c.mons.Map, twins: s.twins()}
+	stay := staying{
+		namespace: s.key.Namespace, away: s.away, homeless: s.homeless(), mons: c.mons.Map, twins: s.twins(),
+	}
 	if stay.destroy, err = w.safeToDestroy(ctx, s, c); err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package cephosd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,8 +37,10 @@ func (w waiting) running(ctx context.Context, in activities.Replacement) (standi
 		return standing{}, storage.Answer{Reason: s.refuse.Allowed}, nil //nolint:nilerr // as in survey
 	}
 	var out []rollout.OSD
+	homeless := s.homeless()
 	for _, o := range in.OSDs {
-		if why := s.nodes[o.Host]; why != "" { // since the look: whoever took the node has taken the pod along, or will
+		// Since the look: whoever took the node has taken the pod along, or will.
+		if why := cmp.Or(s.away[o.Host], homeless[o.Name]); why != "" {
 			return standing{}, storage.Answer{Reason: why}, nil
 		}
 		pods := s.pods(o.Name)

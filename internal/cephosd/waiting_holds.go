@@ -16,6 +16,7 @@ import (
 type staying struct {
 	namespace string
 	away      map[string]string      // why nodes are not in service, by name
+	homeless  map[string]string      // why no node would take what comes in its place, by the name of the daemon
 	mons      quorum.Map             // read only where a mon waits
 	destroy   map[int]storage.Answer // whether OSDs hold no data that is needed
 	twins     map[string]string      // another pod of the same daemon that is ready as well, by the name of the daemon
@@ -30,6 +31,8 @@ func (s staying) why(x kube.StorageWish, domain string) string {
 		return away + ": what takes its place would find no home, and a drain takes it along"
 	case away != "":
 		return away + ": a drain takes it along"
+	case s.homeless[x.Daemon] != "":
+		return s.homeless[x.Daemon] + ": what takes its place would find no home"
 	case isMon && x.Newer:
 		return s.monStays()
 	case isMon:

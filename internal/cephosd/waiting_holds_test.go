@@ -71,6 +71,11 @@ func TestWhatMustStay(t *testing.T) {
 			staying{twins: map[string]string{"osd.3": "new"}},
 			"pod new is ready as well, and nothing opens",
 		},
+		"without a home": {
+			newer("osd.3"), "x",
+			staying{homeless: map[string]string{"osd.3": "its template selects no node"}},
+			"its template selects no node: what takes its place would find no home",
+		},
 		"on a cordoned node": {
 			newer("mon.a"), "",
 			staying{mons: three, away: map[string]string{"n": "node n is cordoned"}},

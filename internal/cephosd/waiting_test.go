@@ -277,6 +277,24 @@ func TestWhoTakesANodeTakesItsPods(t *testing.T) {
 	require.Contains(t, s.Superfluous[0].Why, "node a is cordoned: what takes its place would find no home")
 }
 
+// TestWhatWouldFindNoHomeStays: nobody is stopped for a pod that no node takes, also if that is so since the look.
+func TestWhatWouldFindNoHomeStays(t *testing.T) {
+	b := newWaitingBed(t)
+	b.noMons()
+	in := b.replacement(b.look(activities.SurveyInput{}))
+	d, err := b.typed.AppsV1().Deployments(b.ref.Namespace).Get(t.Context(), "osd.0", metav1.GetOptions{})
+	require.NoError(t, err)
+	d.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "nowhere"}
+	_, err = b.typed.AppsV1().Deployments(b.ref.Namespace).Update(t.Context(), d, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, answer, err := b.osdSets.Spare(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, storage.Answer{Reason: "its template selects no node"}, answer)
+	s := b.look(activities.SurveyInput{})
+	require.Equal(t, []string{"osd.1"}, keysOf(s.Next.OSDs))
+	require.Contains(t, s.Superfluous[0].Why, "its template selects no node: what takes its place would find no home")
+}
+
 func TestMonsOneAtATime(t *testing.T) {
 	b := newWaitingBed(t)
 	b.wants("mon.c", 1, 1)

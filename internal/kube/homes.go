@@ -2,7 +2,6 @@ package kube
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockkeeper/lockkeeper/internal/budget"
+	"github.com/lockkeeper/lockkeeper/internal/leaving"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -52,15 +52,52 @@ func HomeOf(pods []*corev1.Pod, nodes []corev1.Node, granted []string, now time.
 }
 
 // suits tells whether a pod may run on a node when that is in service.
-func suits(pod *corev1.Pod, n *corev1.Node) bool {
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n); err != nil || !ok {
-		return false
-	}
+func suits(pod *corev1.Pod, n *corev1.Node) bool { return selects(pod, n) && keptOff(pod, n) == "" }
+
+// selects tells whether a pod wants to run on a node.
+func selects(pod *corev1.Pod, n *corev1.Node) bool {
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n)
+	return err == nil && ok
+}
+
+// keptOff is the taint of a node that keeps a pod off it, but for those that go when the node is in service again; "":
+// none does.
+func keptOff(pod *corev1.Pod, n *corev1.Node) string {
 	lasting := func(t *corev1.Taint) bool {
-		passes := strings.HasPrefix(t.Key, "node.kubernetes.io/") || slices.Contains(RemovalTaints, t.Key)
+		passes := leaving.OfKubernetes(t.Key) || slices.Contains(RemovalTaints, t.Key)
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && !passes
 	}
-	_, untolerated := schedule.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints,
+	taint, untolerated := schedule.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints,
 		pod.Spec.Tolerations, lasting, false)
-	return !untolerated
+	if !untolerated {
+		return ""
+	}
+	return taint.ToString()
+}
+
+// Homeless says why a pod that is made of a template now finds no node that takes it; "": one does, as far as node
+// selector, required node affinity and taints tell.
+func Homeless(template *corev1.PodTemplateSpec, nodes []corev1.Node) string {
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	why := ""
+	for i := range nodes {
+		n := &nodes[i]
+		if !selects(pod, n) {
+			continue
+		}
+		taint := keptOff(pod, n)
+		switch unfit := away(n); {
+		case unfit == "" && taint == "":
+			return ""
+		case why != "": // the first one is enough
+		case taint != "":
+			why = "node " + n.Name + " is tainted " + taint + ", which its template does not tolerate"
+		default:
+			why = unfit
+		}
+	}
+	if why == "" {
+		return "its template selects no node"
+	}
+	return why
 }

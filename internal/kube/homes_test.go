@@ -103,3 +103,61 @@ func TestHomeOf(t *testing.T) {
 		})
 	}
 }
+
+// TestHomeless: a new pod of a template that is pinned to node-a, beside a node-b.
+func TestHomeless(t *testing.T) {
+	taint := func(key string, effect corev1.TaintEffect) func(*corev1.PodTemplateSpec, []corev1.Node) {
+		return func(_ *corev1.PodTemplateSpec, nodes []corev1.Node) {
+			nodes[0].Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.PodTemplateSpec, []corev1.Node)
+		want   string
+	}{
+		"its node serves": {func(*corev1.PodTemplateSpec, []corev1.Node) {}, ""},
+		"tainted": {
+			taint("a", corev1.TaintEffectNoSchedule),
+			"node node-a is tainted a:NoSchedule, which its template does not tolerate",
+		},
+		"driven off": {
+			taint("a", corev1.TaintEffectNoExecute),
+			"node node-a is tainted a:NoExecute, which its template does not tolerate",
+		},
+		"scheduled there at worst": {taint("a", corev1.TaintEffectPreferNoSchedule), ""},
+		"tolerated": {func(t *corev1.PodTemplateSpec, nodes []corev1.Node) {
+			taint("a", corev1.TaintEffectNoSchedule)(t, nodes)
+			t.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}
+		}, ""},
+		"its node is cordoned": {
+			func(_ *corev1.PodTemplateSpec, nodes []corev1.Node) { nodes[0].Spec.Unschedulable = true },
+			"node node-a is cordoned",
+		},
+		"its node is not ready": {
+			func(_ *corev1.PodTemplateSpec, nodes []corev1.Node) { nodes[0].Status.Conditions = nil },
+			"node node-a is not ready",
+		},
+		"free to go elsewhere": {func(t *corev1.PodTemplateSpec, nodes []corev1.Node) {
+			nodes[0].Spec.Unschedulable, t.Spec.NodeSelector = true, nil
+		}, ""},
+		"misspelt": {func(t *corev1.PodTemplateSpec, _ []corev1.Node) {
+			t.Spec.NodeSelector[corev1.LabelHostname] = "nod-a"
+		}, "its template selects no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []corev1.Node
+			for _, name := range []string{"node-a", "node-b"} {
+				nodes = append(nodes, corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+					Status: corev1.NodeStatus{
+						Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+					},
+				})
+			}
+			template := &corev1.PodTemplateSpec{}
+			template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-a"}
+			c.change(template, nodes)
+			require.Equal(t, c.want, Homeless(template, nodes))
+		})
+	}
+}

@@ -99,17 +99,14 @@ func Hosts(ctx context.Context, typed kubernetes.Interface) (map[string]string, 
 	return out, nil
 }
 
-// Nodes says of every node, by its name, why a pod that is made now may not come up there; "" if it is in service.
-func Nodes(ctx context.Context, typed kubernetes.Interface) (map[string]string, error) {
-	list, err := typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
+// OutOfService says of every node, by its name, why a pod that is made now may not come up there; "" if it is in
+// service.
+func OutOfService(nodes []corev1.Node) map[string]string {
 	out := map[string]string{}
-	for i := range list.Items {
-		out[list.Items[i].Name] = away(&list.Items[i])
+	for i := range nodes {
+		out[nodes[i].Name] = away(&nodes[i])
 	}
-	return out, nil
+	return out
 }
 
 func away(n *corev1.Node) string {
