@@ -52,6 +52,10 @@ func (w *world) guardWords() map[string]func(*testscript.TestScript, bool, []str
 			ts.Check(err)
 			ts.Check(w.rookUpdates(args[0], d))
 		},
+		// rook-fails-over MON NEXT NODE: Rook's operator puts another mon in the place of one that does not answer.
+		"rook-fails-over": func(ts *testscript.TestScript, _ bool, args []string) {
+			ts.Check(w.rookFailsOver(args[0], args[1], args[2]))
+		},
 		// run-by KIND OSD: its pod is let go, and the next one made by a controller of that kind: StatefulSet, DaemonSet, or
 		// Deployment again.
 		"run-by": func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(w.runBy(args[0], args[1])) },
