@@ -40,7 +40,7 @@ type CephSpec struct {
 	// Restarts is what becomes of pods of OSDs and mons that a controller wants gone and that the guard of deletions has wait
 	// (a changed Deployment, kubectl rollout restart, an operator): Automatic (lockkeeper lets them go, one failure domain after the
 	// other), Approve (it does so once a person says `lockkeeper approve restart-waiting/NAMESPACE/NAME`), or Observe (they are shown,
-	// and go when their failure domain happens to be open).
+	// and go when their failure domain happens to be open). With Automatic a node is drained, too, whose taint is to drive them off.
 	// +optional
 	// +kubebuilder:default=Approve
 	// +kubebuilder:validation:Enum=Automatic;Approve;Observe
