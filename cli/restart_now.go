@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockkeeper/lockkeeper/internal/kube"
 )
@@ -15,6 +16,7 @@ type Overrides interface {
 	WhoAmI(ctx context.Context) (string, error)
 	FindPods(ctx context.Context, namespace, what string) ([]kube.PodRef, error)
 	LetGo(ctx context.Context, pod kube.PodRef, by, reason string) error
+	TakeBack(ctx context.Context, pod kube.PodRef) error
 	DeletePod(ctx context.Context, pod kube.PodRef) error
 	NoteOverride(ctx context.Context, pod kube.PodRef, by, reason string) error
 }
@@ -80,10 +82,24 @@ func (c *Command) RestartNow(ctx context.Context, overrides Overrides, in Restar
 		fmt.Fprintf(c.Err, "An event could not be left: %v\n", err)
 	}
 	if err := overrides.DeletePod(ctx, pod); err != nil {
-		return fmt.Errorf("delete pod %s, which may go now: %w; to take that back: kubectl -n %s annotate pod %[1]s %[4]s-",
-			pod.Name, err, pod.Namespace, kube.GoNowAnnotation)
+		return notDeleted(ctx, overrides, pod, err)
 	}
 	fmt.Fprintf(c.Out, "Pod %s of %s is deleted, out of turn. No other pod may go because of it; lockkeeper closes until "+
 		"what replaces it serves and the data is whole: lockkeeper status\n", pod.Name, in.Daemon)
 	return nil
+}
+
+// takingBack is how long a word that was of no use may take to be taken back.
+const takingBack = 10 * time.Second
+
+// notDeleted takes a person's word back, since whoever deletes the pod later is let through as well. It does so also if
+// the command was interrupted.
+func notDeleted(ctx context.Context, overrides Overrides, pod kube.PodRef, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takingBack)
+	defer cancel()
+	if failed := overrides.TakeBack(ctx, pod); failed != nil {
+		return fmt.Errorf("delete pod %s: %w; whoever deletes it may do so from now on, and to take that back failed (%w): "+
+			"kubectl -n %s annotate pod %[1]s %[5]s-", pod.Name, err, failed, pod.Namespace, kube.GoNowAnnotation)
+	}
+	return fmt.Errorf("delete pod %s: %w; it waits for its turn as before", pod.Name, err)
 }

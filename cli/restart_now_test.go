@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ type overrides struct {
 	pods                         []kube.PodRef
 	did                          []string
 	letGoErr, noteErr, deleteErr error
+	takeBackErr                  error
 }
 
 func (o *overrides) WhoAmI(context.Context) (string, error) { return "ada", nil }
@@ -40,6 +43,11 @@ func (o *overrides) DeletePod(_ context.Context, pod kube.PodRef) error {
 	return o.deleteErr
 }
 
+func (o *overrides) TakeBack(ctx context.Context, pod kube.PodRef) error {
+	o.did = append(o.did, "take back "+pod.Name)
+	return cmp.Or(ctx.Err(), o.takeBackErr)
+}
+
 func TestRestartNow(t *testing.T) {
 	all := []string{"let x 1 go: ada: hangs", "note x", "delete x"}
 	for name, c := range map[string]struct {
@@ -56,7 +64,13 @@ func TestRestartNow(t *testing.T) {
 		"not allowed": {func(o *overrides) { o.letGoErr = errors.New("takes the right") }, all[:1], "takes the right", ""},
 		"no event":    {func(o *overrides) { o.noteErr = errors.New("no") }, all, "", "is deleted"},
 		"not deleted": {
-			func(o *overrides) { o.deleteErr = errors.New("no") }, all, "annotate pod x lockkeeper.io/go-now-", "",
+			func(o *overrides) { o.deleteErr = errors.New("no") }, append(slices.Clone(all), "take back x"),
+			"delete pod x: no; it waits for its turn as before", "",
+		},
+		"not deleted, and not taken back": {
+			func(o *overrides) { o.deleteErr, o.takeBackErr = errors.New("no"), errors.New("nor this") },
+			append(slices.Clone(all), "take back x"),
+			"(nor this): kubectl -n rook-ceph annotate pod x lockkeeper.io/go-now-", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,4 +110,17 @@ func TestRestartNowRefuses(t *testing.T) {
 		require.ErrorContains(t, err, says)
 		require.Empty(t, o.did)
 	}
+}
+
+// TestAWordThatWasInterruptedIsTakenBack: also when the person gave up.
+func TestAWordThatWasInterruptedIsTakenBack(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	o := &overrides{
+		pods: []kube.PodRef{{Namespace: "rook-ceph", Name: "x", UID: "1"}}, deleteErr: context.Canceled,
+	}
+	command, _, _ := newWorld().command()
+	err := command.RestartNow(ctx, o, RestartNowInput{Namespace: "rook-ceph", Daemon: "osd.3", Now: true, Reason: "hangs"})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "it waits for its turn as before")
 }

@@ -89,9 +89,22 @@ func daemonOf(policies []v1alpha1.MaintenancePolicy, pod *corev1.Pod) string {
 
 // LetGo writes the word of a person on a pod.
 func (c *Cluster) LetGo(ctx context.Context, pod PodRef, by, reason string) error {
-	word := pod.UID + " " + by + ": " + reason
+	return c.say(ctx, pod, pod.UID+" "+by+": "+reason)
+}
+
+// TakeBack takes the word of a person from a pod. One that is gone has none.
+func (c *Cluster) TakeBack(ctx context.Context, pod PodRef) error {
+	err := c.say(ctx, pod, nil)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another one of this name
+		return nil
+	}
+	return err
+}
+
+// say writes GoNowAnnotation on this very pod; nil takes it away.
+func (c *Cluster) say(ctx context.Context, pod PodRef, word any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]string{GoNowAnnotation: word},
+		"uid": pod.UID, "annotations": map[string]any{GoNowAnnotation: word},
 	}})
 	if err != nil {
 		return err

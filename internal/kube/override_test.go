@@ -70,3 +70,23 @@ func TestFindPods(t *testing.T) {
 		})
 	}
 }
+
+// TestAWordIsTakenBack from the very pod that it was given for.
+func TestAWordIsTakenBack(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "osd-3", UID: "1", Annotations: map[string]string{"other": "stays"},
+	}}
+	typed := fake.NewClientset(p)
+	c := NewFor(typed, clientfake.NewClientBuilder().WithScheme(Scheme).Build())
+	said := func() map[string]string {
+		now, err := typed.CoreV1().Pods("ns").Get(t.Context(), "osd-3", metav1.GetOptions{})
+		require.NoError(t, err)
+		return now.Annotations
+	}
+	ref := PodRef{Namespace: "ns", Name: "osd-3", UID: "1"}
+	require.NoError(t, c.LetGo(t.Context(), ref, "ada", "hangs"))
+	require.Equal(t, map[string]string{"other": "stays", GoNowAnnotation: "1 ada: hangs"}, said())
+	require.NoError(t, c.TakeBack(t.Context(), ref))
+	require.Equal(t, map[string]string{"other": "stays"}, said())
+	require.NoError(t, c.TakeBack(t.Context(), PodRef{Namespace: "ns", Name: "gone", UID: "2"}))
+}
