@@ -26,6 +26,8 @@ type Budgets interface {
 	// Relocate has the storage cluster move data away from nodes that are leaving, and undoes that on all other nodes. No
 	// node's data is moved before all of them get no more.
 	Relocate(ctx context.Context, in RelocateInput) (RelocateResult, error)
+	// TakeBackOverrides has pods wait for their turn again that a person had let go. Those that are gone are left out.
+	TakeBackOverrides(ctx context.Context, key storage.ClusterKey, all []storage.Override) error
 	// RemoveBudgets deletes every budget of ours for this policy, and before that every mark that they count. Before each
 	// budget it asks whether that still holds, and ends with the error if not.
 	RemoveBudgets(ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error) error
@@ -143,6 +145,13 @@ type RelocateResult struct {
 }
 
 // relocate has data moved.
+func (k *Keeper) takeBack(ctx context.Context, in CarryInput) (struct{}, error) {
+	if err := k.Budgets.TakeBackOverrides(ctx, in.Cluster, in.TakeBack); err != nil {
+		return struct{}{}, Unavailable("take back that pods may go out of turn", err)
+	}
+	return struct{}{}, nil
+}
+
 func (k *Keeper) relocate(ctx context.Context, in RelocateInput) (RelocateResult, error) {
 	r, err := k.Budgets.Relocate(ctx, in)
 	if err != nil {

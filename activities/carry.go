@@ -37,6 +37,8 @@ type CarryInput struct {
 	// all that closes, and after the budgets say what was decided.
 	Hold  *HoldsInput `json:"hold,omitempty"`
 	LetGo *HoldsInput `json:"letGo,omitempty"`
+	// TakeBack are pods that wait for their turn again, though a person had let them go. No step waits for them.
+	TakeBack []storage.Override `json:"takeBack,omitempty"`
 	// Report is the status that is written if all of this went as it was meant to.
 	Report *Report `json:"report,omitempty"`
 	// Look is taken when all of this is done.
@@ -53,6 +55,7 @@ type CarryResult struct {
 	Relocated  Attempt[RelocateResult]      `json:"relocated,omitzero"`
 	Held       Attempt[HoldsResult]         `json:"held,omitzero"`
 	LetGo      Attempt[HoldsResult]         `json:"letGo,omitzero"`
+	TakenBack  Attempt[struct{}]            `json:"takenBack,omitzero"`
 	Reported   Attempt[struct{}]            `json:"reported,omitzero"`
 	Looked     Attempt[Observation]         `json:"looked,omitzero"`
 }
@@ -101,6 +104,9 @@ func (k *Keeper) CarryOut(ctx context.Context, in CarryInput) (CarryResult, erro
 			out.Others, _ = attempt(ctx, k.GuardOthers,
 				StaticBudgetsInput{Cluster: in.Cluster, Policy: in.Policy, LeavingNodes: *in.Others})
 		})
+	}
+	if len(in.TakeBack) > 0 {
+		others.Go(func() { out.TakenBack, _ = attempt(ctx, k.takeBack, in) })
 	}
 	switching, late := context.WithTimeout(ctx, cmp.Or(in.Within, time.Minute))
 	defer late()

@@ -190,6 +190,9 @@ func changes(before, now Snapshot) *change {
 	c.reasons, c.calm = append(c.reasons, nodes.reasons...), append(c.calm, nodes.calm...)
 	c.budgets(before.Budgets, now.Budgets)
 	c.otherDaemons(before.Daemons, now.Daemons)
+	if now.LetGo != before.LetGo && now.LetGo != "" { // nobody may have deleted it in a minute
+		c.addCalm(stepAfter, "%s may go out of turn", now.LetGo)
+	}
 	return c
 }
 

@@ -83,6 +83,13 @@ func TestDecide(t *testing.T) {
 			before: healthy(), now: with(pod("osd.3", storage.PodNotReady)),
 			reason: "osd.3 on node-b is not ready",
 		},
+		"a pod was let go out of turn": {
+			before: healthy(), now: with(func(s *Snapshot) { s.LetGo = "osd-3-x" }),
+			reason: "osd-3-x may go out of turn",
+		},
+		"it has gone, or was taken back": {
+			before: with(func(s *Snapshot) { s.LetGo = "osd-3-x" }), now: healthy(),
+		},
 		"an OSD is ready again": {
 			before: with(pod("osd.3", storage.PodPending)), now: healthy(),
 			reason: "osd.3 is ready",

@@ -31,6 +31,8 @@ type Snapshot struct {
 	Daemons map[string]Daemon // the other daemons, by kind and group: "mon", "mds myfs"
 	// MarkedTemplates are workloads whose pod template has a mark: their pods would be born with it.
 	MarkedTemplates []string
+	// LetGo are the pods of OSDs and mons that a person has let go out of turn, sorted: "a b c".
+	LetGo string
 }
 
 // OSD is what Kubernetes knows of one OSD.

@@ -72,8 +72,13 @@ func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels,
 	}
-	if v, ok := m.Annotations[storageview.ReplacementKey]; ok {
-		out.Annotations = map[string]string{storageview.ReplacementKey: v}
+	for _, name := range []string{storageview.ReplacementKey, kube.GoNowAnnotation} {
+		if v, ok := m.Annotations[name]; ok {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[name] = v
+		}
 	}
 	return out
 }

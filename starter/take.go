@@ -53,6 +53,7 @@ func Take(o Objects, before *Snapshot) Snapshot {
 	s.Nodes = takeNodes(o, hosts(s.OSDs, o.Pods, selectors, nodes), nodes)
 	s.Budgets = takeBudgets(o.Budgets)
 	s.Daemons = takeDaemons(o, selectors)
+	s.LetGo = takeLetGo(o, selectors)
 	return s
 }
 
@@ -352,6 +353,20 @@ func daemonName(kind kube.DaemonKind, podLabels map[string]string) string {
 // stands: the pod has not ended, and nobody has told it to.
 func stands(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// takeLetGo names the pods of OSDs and mons that a person has let go out of turn.
+func takeLetGo(o Objects, s selectors) string {
+	var names []string
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		set := labels.Set(pod.Labels)
+		if kube.LetGo(pod) && pod.DeletionTimestamp == nil && (s.osds.Matches(set) || s.daemons[kube.DaemonMon].Matches(set)) {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
 // takeDaemons counts as the static budgets do: the replicas that the workloads want, not the pods that happen to exist.

@@ -85,6 +85,8 @@ type KeeperState struct {
 	// over and of which the job has not heard yet.
 	FencesTold map[string]Told `json:"fencesTold,omitempty"`
 	FencesOver []fencing.Case  `json:"fencesOver,omitempty"`
+	// Overridden is since when pods may go out of turn, by their UIDs.
+	Overridden map[string]time.Time `json:"overridden,omitempty"`
 }
 
 // KeeperStatus answers the query "status".

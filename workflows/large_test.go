@@ -155,6 +155,10 @@ func (l *large) Policy(_ context.Context, key storage.ClusterKey) (activities.Po
 	}, nil
 }
 
+func (l *large) TakeBackOverrides(context.Context, storage.ClusterKey, []storage.Override) error {
+	return nil
+}
+
 func (l *large) ReportStatus(context.Context, storage.ClusterKey, activities.Report) error {
 	l.reports.Add(1)
 	return nil

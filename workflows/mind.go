@@ -148,6 +148,7 @@ func (m *mind) sawAll(now time.Time) {
 	}
 	m.looked = now
 	m.sawFlags()
+	m.sawOverrides(now)
 }
 
 // sawSilence takes note of when no answer counted, and as of what the last one was that did. Of what was before the
@@ -310,7 +311,7 @@ func (m *mind) decide(now time.Time, in guard.Input) {
 // nextTimer is when a decision could change although nothing happens; zero: never.
 func (m *mind) nextTimer(in guard.Input) time.Time {
 	next := m.guard().Next(in, m.state.Remembered, m.ourFlags())
-	for _, at := range []time.Time{guard.NextRevoked(m.guard(), in), m.commitAgain(in.Now), m.moveAgain(in.Now)} {
+	for _, at := range []time.Time{guard.NextRevoked(m.guard(), in), m.commitAgain(in.Now), m.moveAgain(in.Now), m.overridesEnd()} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

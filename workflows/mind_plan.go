@@ -59,6 +59,7 @@ func (m *mind) complete(now time.Time, p *plan, reports bool) {
 	m.planBudgets(now, p)
 	m.putOff(p)
 	m.planRelocation(p)
+	m.planOverrides(now, p)
 	m.planHolds(now, p)
 	if p.remember {
 		p.remembered = m.draft(m.state.Reported)
@@ -132,6 +133,7 @@ func (m *mind) took(now time.Time, p *plan, r activities.CarryResult) error {
 		return err
 	}
 	m.tookRelocation(p, r.Relocated)
+	m.tookOverrides(now, p, r.TakenBack)
 	m.tookHolds(p, r)
 	m.switched(p.Set, r.Set)
 	m.switched(p.Unset, r.Unset)
@@ -173,7 +175,7 @@ func (p *plan) onlyRewords() bool {
 
 func (p *plan) isNothing() bool {
 	return p.Remember == nil && p.Others == nil && p.Set == nil && p.Unset == nil && p.Budgets == nil && p.Report == nil &&
-		p.Relocate == nil && p.Hold == nil && p.LetGo == nil
+		p.Relocate == nil && p.Hold == nil && p.LetGo == nil && len(p.TakeBack) == 0
 }
 
 // relocation is from which nodes data is moved, in words.
@@ -205,6 +207,8 @@ func (p *plan) summary() string {
 		return clip("let go of Machine " + p.Hold.Remove[0].String())
 	case p.Hold != nil && len(p.Hold.Set) > 0:
 		return clip(fmt.Sprintf("hold %d Machines", len(p.Hold.Set)))
+	case len(p.TakeBack) > 0:
+		return clip(takenBack(p.TakeBack))
 	case p.Others != nil:
 		return "budgets of mgr, mds, rgw, rbd-mirror"
 	default:

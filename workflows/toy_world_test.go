@@ -261,6 +261,11 @@ func (t *toyStore) ReadBudgets(context.Context, storage.ClusterKey) (budget.Book
 	return t.book(), false, nil
 }
 
+// TakeBackOverrides implements activities.Budgets.
+func (*toyStore) TakeBackOverrides(context.Context, storage.ClusterKey, []storage.Override) error {
+	return nil
+}
+
 // ApplyBudgets implements activities.Budgets.
 func (t *toyStore) ApplyBudgets(_ context.Context, in activities.BudgetInput) (r activities.BudgetResult, err error) {
 	t.happens(func() {

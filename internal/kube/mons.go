@@ -44,7 +44,7 @@ func monPods(all []corev1.Pod, selector labels.Selector) (out []storageview.MonP
 		}
 		out = append(out, storageview.MonPod{
 			Mon: pod.Labels[MonLabel], State: PodState(pod), Node: PodNode(pod), Managed: metav1.GetControllerOf(pod) != nil,
-			Image: monImage(pod),
+			Image: monImage(pod), Name: pod.Name, UID: string(pod.UID), LetGo: LetGo(pod),
 		})
 	}
 	return out

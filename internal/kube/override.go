@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/api/v1alpha1"
+	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
 // This file lets one pod go out of turn, on a person's word.
@@ -95,10 +96,25 @@ func (c *Cluster) LetGo(ctx context.Context, pod PodRef, by, reason string) erro
 // TakeBack takes the word of a person from a pod. One that is gone has none.
 func (c *Cluster) TakeBack(ctx context.Context, pod PodRef) error {
 	err := c.say(ctx, pod, nil)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another one of this name
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) { // gone, or another one of this name: a UID does not change
 		return nil
 	}
 	return err
+}
+
+// LetGo tells whether a person has let this very pod go out of turn, as the guard of deletions reads it.
+func LetGo(pod *corev1.Pod) bool {
+	return strings.HasPrefix(pod.Annotations[GoNowAnnotation], string(pod.UID)+" ")
+}
+
+// TakeBackOverrides implements activities.Budgets.
+func (c *Cluster) TakeBackOverrides(ctx context.Context, key storage.ClusterKey, all []storage.Override) error {
+	for _, o := range all {
+		if err := c.TakeBack(ctx, PodRef{key.Namespace, o.Pod, o.UID}); err != nil {
+			return fmt.Errorf("pod %s: %w", o.Pod, err)
+		}
+	}
+	return nil
 }
 
 // say writes GoNowAnnotation on this very pod; nil takes it away.

@@ -90,3 +90,13 @@ func TestAWordIsTakenBack(t *testing.T) {
 	require.Equal(t, map[string]string{"other": "stays"}, said())
 	require.NoError(t, c.TakeBack(t.Context(), PodRef{Namespace: "ns", Name: "gone", UID: "2"}))
 }
+
+// TestLetGo reads a word as the guard does: it counts for the pod that it was given for.
+func TestLetGo(t *testing.T) {
+	for word, want := range map[string]bool{
+		"": false, "1 ada: hangs": true, "12 ada: hangs": false, "1": false, "2 ada: hangs": false,
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{GoNowAnnotation: word}}}
+		require.Equal(t, want, LetGo(p), word)
+	}
+}

@@ -144,7 +144,7 @@ func StoragePod(pod *corev1.Pod, idLabel string) storageview.Pod {
 	return storageview.Pod{
 		Name: pod.Name, UID: string(pod.UID), Version: pod.ResourceVersion, Restarts: Restarts(pod), OSD: id,
 		State: PodState(pod), Node: PodNode(pod), Labels: pod.Labels, Managed: metav1.GetControllerOf(pod) != nil,
-		Replacing: replacing,
+		Replacing: replacing, LetGo: LetGo(pod),
 	}
 }
 

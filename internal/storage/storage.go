@@ -270,6 +270,16 @@ func (d *Disconnected) Outside(domain FailureDomain) bool {
 	return d != nil && len(d.Domains) > 0 && !slices.Contains(d.Domains, domain.Name)
 }
 
+// Override is a pod that may go whatever the budgets say, on a person's word.
+type Override struct {
+	Pod    string `json:"pod"`
+	UID    string `json:"uid"`
+	Daemon string `json:"daemon"` // that it runs
+}
+
+// MostOverrides bounds how many a View names.
+const MostOverrides = 16
+
 // View is what one observation saw of a storage cluster: its own map and Kubernetes, read one right after the other.
 type View struct {
 	At time.Time `json:"at"`
@@ -334,6 +344,8 @@ type View struct {
 	Marks *Marks `json:"marks,omitempty"`
 	// MonsMixed: some mon pods have a controller and some have none, so that no budget can count how many there should be.
 	MonsMixed bool `json:"monsMixed,omitempty"`
+	// Overrides are pods that a person has let go out of turn and that are still there, MostOverrides at most.
+	Overrides []Override `json:"overrides,omitempty"`
 	// Intolerant names, with the reason, what could not bear the loss of one failure domain (a pool of size 1, say).
 	Intolerant []string `json:"intolerant,omitempty"`
 	// Problems are reasons to stay closed: labels that contradict the topology, a pod under two budgets, …

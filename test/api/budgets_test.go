@@ -415,6 +415,19 @@ func TestTheWatcherMayOnlyClose(t *testing.T) {
 	n, err := marker.MarkPods(t.Context(), w.policy, w.pods(), noProgress)
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
+
+	// It takes a person's word back, and gives none.
+	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	ref := kube.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+	require.ErrorContains(t, marker.LetGo(t.Context(), ref, "lockkeeper", "because"), "go-now")
+	require.NoError(t, w.cluster.LetGo(t.Context(), ref, "ada", "hangs"))
+	require.ErrorContains(t, marker.LetGo(t.Context(), ref, "lockkeeper", "because"), "go-now")
+	mine := []storage.Override{{Pod: pod.Name, UID: string(pod.UID)}, {Pod: "gone", UID: "1"}}
+	require.NoError(t, marker.TakeBackOverrides(t.Context(), w.key, mine))
+	require.NoError(t, server.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	require.NotContains(t, pod.Annotations, kube.GoNowAnnotation)
+	another := []storage.Override{{Pod: pod.Name, UID: "of the one before"}}
+	require.NoError(t, marker.TakeBackOverrides(t.Context(), w.key, another), "it is another pod of this name")
 }
 
 // asAccount is a config with which somebody is a service account of lockkeeper.

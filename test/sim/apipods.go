@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/test/sim/kubeapi"
 )
 
@@ -106,7 +107,7 @@ func (a podsAPI) Patch(
 		}
 		a.server.judgeMark(p, next.Labels[storageview.MarkLabel], a.server.user)
 		if p.made == nil {
-			p.mark = next.Labels[storageview.MarkLabel]
+			p.mark, p.word = next.Labels[storageview.MarkLabel], next.Annotations[kube.GoNowAnnotation]
 		} else {
 			after := p.made.DeepCopy()
 			after.Labels, after.Annotations = next.Labels, next.Annotations

@@ -190,6 +190,11 @@ func (p Pair) Relocate(ctx context.Context, in activities.RelocateInput) (activi
 	return p.of(in.Cluster).Relocate(ctx, in)
 }
 
+// TakeBackOverrides implements activities.Budgets.
+func (p Pair) TakeBackOverrides(ctx context.Context, key storage.ClusterKey, all []storage.Override) error {
+	return p.of(key).TakeBackOverrides(ctx, key, all)
+}
+
 // RemoveBudgets implements activities.Budgets.
 func (p Pair) RemoveBudgets(
 	ctx context.Context, key storage.ClusterKey, progress func(done int), holds func() error,

@@ -212,6 +212,26 @@ func (w *World) RestoreNode(name string) {
 	})
 }
 
+// LetGo has a person let a daemon's pod go out of turn, who then does not delete it.
+func (w *World) LetGo(daemon string) {
+	w.happens(func() {
+		if p := w.podOf(w.find(daemon)); p != nil {
+			w.tell("a person lets %s go out of turn", daemon)
+			p.word = p.name + " ada: it hangs"
+			p.writes++
+			w.kubeChanged()
+		}
+	})
+}
+
+// OutOfTurn tells whether a daemon's pod may go out of turn.
+func (w *World) OutOfTurn(daemon string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.podOf(w.find(daemon))
+	return p != nil && p.word != ""
+}
+
 // Kill stops a daemon's process. It comes back after a while by itself, as its container is restarted; 0: not before
 // Start.
 func (w *World) Kill(daemon string, back time.Duration) {

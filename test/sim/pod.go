@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockkeeper/lockkeeper/internal/ceph/storageview"
+	"github.com/lockkeeper/lockkeeper/internal/kube"
 	"github.com/lockkeeper/lockkeeper/internal/storage"
 )
 
@@ -37,6 +38,7 @@ type pod struct {
 	mark     string
 	marked   map[string]string // the labels with that mark
 	restarts int               // of its container
+	word     string            // a person's, by which it may go out of turn; "": none
 
 	// by whom no controller stands behind; nil: by that of its Deployment. Whoever changes it puts another one here
 	made     *corev1.Pod
@@ -71,7 +73,7 @@ func (p *pod) labels() map[string]string {
 // version stands for all of a pod that changes. Its spec never does.
 func (p *pod) version() string {
 	v := p.name + " " + string(p.state) + " " + strconv.FormatBool(p.bound) + " " + strconv.FormatBool(p.ready) + " " +
-		strconv.Itoa(p.restarts) + " " + p.mark + " " + strconv.Itoa(p.writes)
+		strconv.Itoa(p.restarts) + " " + p.mark + " " + p.word + " " + strconv.Itoa(p.writes)
 	if p.made != p.read {
 		p.said, p.read = fmt.Sprint(p.made.UID, p.made.Labels, p.made.Annotations, p.made.OwnerReferences), p.made
 	}
@@ -111,6 +113,9 @@ func (p *pod) shared() corev1.Pod {
 			}},
 		},
 		Spec: corev1.PodSpec{NodeName: p.boundTo(), NodeSelector: p.of.nodeSelector()},
+	}
+	if p.word != "" {
+		out.Annotations = map[string]string{kube.GoNowAnnotation: p.word}
 	}
 	p.describe(&out)
 	return out

@@ -1,6 +1,7 @@
 package storageview
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -33,6 +34,7 @@ func Build(in Input) storage.View {
 		StrayMons:         in.Mons.stray(),
 		Marks:             marks(in, osds),
 		MonsMixed:         in.Mons.mixed(),
+		Overrides:         overrides(in),
 	}
 	view.Hosts, view.Gone = FindHosts(in.Tree, slices.Concat(in.Interest.Hosts, hostsOf(in.Interest.Nodes, view.Nodes)))
 	if in.Mons.named() {
@@ -81,6 +83,23 @@ func failureDomain(in Input, problems *problems) (failuredomain.Smallest, string
 		return smallest, in.IDLabel
 	}
 	return smallest, strings.ReplaceAll(in.FailureDomainLabel, "{type}", smallest.Type)
+}
+
+// overrides are the pods that a person has let go out of turn and that have not gone yet.
+func overrides(in Input) (out []storage.Override) {
+	add := func(letGo bool, state storage.PodState, o storage.Override) {
+		if letGo && state != storage.PodTerminating && len(out) < storage.MostOverrides {
+			out = append(out, o)
+		}
+	}
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		add(p.LetGo, p.State, storage.Override{Pod: p.Name, UID: p.UID, Daemon: fmt.Sprintf("osd.%d", p.OSD)})
+	}
+	for _, p := range in.Mons.Pods {
+		add(p.LetGo, p.State, storage.Override{Pod: p.Name, UID: p.UID, Daemon: "mon." + p.Mon})
+	}
+	return out
 }
 
 // compromise is View.Compromise.

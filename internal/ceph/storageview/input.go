@@ -57,6 +57,8 @@ type Pod struct {
 	Managed bool
 	// Replacing: the pod or its Deployment carries ReplacementKey as an annotation, or the Deployment as a label.
 	Replacing bool
+	// LetGo: a person has let this very pod go out of turn.
+	LetGo bool
 }
 
 func (p Pod) replacing() bool {

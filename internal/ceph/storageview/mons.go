@@ -24,6 +24,9 @@ type MonPod struct {
 	Managed bool
 	// Image is that of the mon's own container.
 	Image string
+	// Name and UID are the pod's, and LetGo as Pod's.
+	Name, UID string
+	LetGo     bool
 }
 
 // mixed tells whether some pods have a controller and some have none.
