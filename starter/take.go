@@ -361,7 +361,8 @@ func takeLetGo(o Objects, s selectors) string {
 	for i := range o.Pods {
 		pod := &o.Pods[i]
 		set := labels.Set(pod.Labels)
-		if kube.LetGo(pod) && pod.DeletionTimestamp == nil && (s.osds.Matches(set) || s.daemons[kube.DaemonMon].Matches(set)) {
+		ours := s.osds.Matches(set) || s.daemons[kube.DaemonMon].Matches(set)
+		if ours && kube.LetGo(pod) && pod.DeletionTimestamp == nil {
 			names = append(names, pod.Name)
 		}
 	}

@@ -311,7 +311,9 @@ func (m *mind) decide(now time.Time, in guard.Input) {
 // nextTimer is when a decision could change although nothing happens; zero: never.
 func (m *mind) nextTimer(in guard.Input) time.Time {
 	next := m.guard().Next(in, m.state.Remembered, m.ourFlags())
-	for _, at := range []time.Time{guard.NextRevoked(m.guard(), in), m.commitAgain(in.Now), m.moveAgain(in.Now), m.overridesEnd()} {
+	for _, at := range []time.Time{
+		guard.NextRevoked(m.guard(), in), m.commitAgain(in.Now), m.moveAgain(in.Now), m.overridesEnd(),
+	} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

@@ -50,8 +50,8 @@ func (m *mind) tookOverrides(now time.Time, p *plan, a activities.Attempt[struct
 	for _, o := range p.TakeBack {
 		delete(m.state.Overridden, o.UID)
 		m.news = append(m.news, activities.Event{
-			Reason: "OverrideTakenBack", Message: fmt.Sprintf("%s (pod %s) waits for its turn again: it was let go out of turn, "+
-				"and nobody has deleted it within %s", o.Daemon, o.Pod, overridesLast), At: now,
+			Reason: "OverrideTakenBack", Message: fmt.Sprintf("%s (pod %s) waits for its turn again: it was let go "+
+				"out of turn, and nobody has deleted it within %s", o.Daemon, o.Pod, overridesLast), At: now,
 		})
 	}
 }

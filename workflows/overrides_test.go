@@ -9,8 +9,8 @@ import (
 	"github.com/lockkeeper/lockkeeper/test/sim"
 )
 
-// TestAPersonsWordIsTakenBack: a pod that was let go out of turn and that nobody deletes waits for its turn again, an OSD
-// and a mon alike, also if the keeper began anew meanwhile.
+// TestAPersonsWordIsTakenBack: a pod that was let go out of turn and that nobody deletes waits for its turn again, an
+// OSD and a mon alike, also if the API server was away meanwhile.
 func TestAPersonsWordIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(*scene){
